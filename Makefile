@@ -1,0 +1,44 @@
+# windrow: `make` alone lists what there is.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## virtual environment, pinned dependencies and broker jars, into .venv and the user's cache
+
+# A virtual environment holds absolute paths: one that was moved, or has lost its Python, is set up anew.
+ifneq "$(file <$(READY))$(if $(realpath $(BIN)/python),, gone)" "$(CURDIR)"
+.PHONY: $(READY)
+endif
+$(READY): requirements.lock pyproject.toml tools/setup.py
+	@$(PYTHON) tools/setup.py
+
+demo: $(READY) ## the main job on embedded servers: an order service, the relay on Spark, a consumer, a verdict
+	@exec $(BIN)/windrow demo $(ARGS)
+
+test: $(READY) ## the tests, on real servers that they start themselves (ARGS="-k word" picks some)
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## lint, formatting, types and import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_layers.py
+
+format: $(READY) ## format the code and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(READY) ## pin the newest dependencies anew in requirements.lock
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra embedded --group dev --universal --python-version 3.11 \
+	  --upgrade --generate-hashes --no-emit-index-url --no-annotate --no-header --output-file requirements.lock --quiet
+
+clean: ## remove the virtual environment and what the tools left
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis artifacts spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

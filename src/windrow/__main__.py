@@ -1,0 +1,5 @@
+"""`python -m windrow` is the command `windrow`."""
+
+from windrow.cli import main
+
+main()

@@ -1,0 +1,34 @@
+"""What every capture strategy does: hand out the outbox's new rows, page by page.
+
+A capture starts from a committed position and remembers by itself what it handed out, so `next` may be called for
+the following page while the last one is still being published. If publishing fails, the capture is thrown away and a
+new one starts from the position that was committed last.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from windrow.record import Progress, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows in the order of their ids, and the position that holds once they are published."""
+
+    records: list[Record]
+    position: Progress
+    epoch: UUID | None
+    """The epoch whose tasks may run, as the database said it with these rows."""
+    more: bool
+    """Whether more rows are known to wait: read on at once, ahead of publishing."""
+
+
+class Capture(Protocol):
+    """A source of pages. Not safe for concurrent use."""
+
+    def next(self) -> Page:
+        """The next page; without records where there is nothing new."""
+        ...
+
+    def close(self) -> None: ...

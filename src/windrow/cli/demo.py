@@ -1,0 +1,133 @@
+"""`windrow demo`: the main job on embedded servers, and a verdict on what came out of it."""
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from windrow import embedded
+from windrow.cli.interrupt import end_by_signal
+from windrow.cli.shop import Customer, OrderService, create_shop
+from windrow.observe.verdict import Verdict, judge
+from windrow.relay import Relay
+from windrow.relay.setup import prepare
+from windrow.settings import Settings
+
+_SETTLE_WITHIN: Final = 30.0
+_REFRESH: Final = 0.5
+_LINE_EVERY: Final = 5.0
+
+
+@click.command()
+@click.option("--seconds", default=30.0, show_default=True, help="How long orders are taken.")
+@click.option("--rate", default=500, show_default=True, help="Orders per second.")
+@click.option("--writers", default=4, show_default=True, help="Connections that orders come in on.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object on stdout.")
+def demo(seconds: float, rate: int, writers: int, as_json: bool) -> None:  # noqa: FBT001 - a flag
+    """See it work: an order service, the relay on Spark, a consumer, a verdict.
+
+    Starts a PostgreSQL, a Kafka broker and Spark of its own. The service writes each order and its message in one
+    transaction, and rolls some of them back; the relay publishes; a consumer that reads committed receives. Ends after
+    --seconds, or at Ctrl-C. Exit status 0 only if no message was lost, duplicated, out of order or phantom (rolled
+    back but received).
+    """
+    talk = Console(stderr=True, highlight=False)
+    with ExitStack() as stack:
+        stack.callback(talk.print, "stopped: relay, Spark, Kafka, PostgreSQL", style="dim")
+        postgres, kafka = embedded.Postgres(), embedded.Kafka()
+        talk.print("starting PostgreSQL …", style="dim")
+        stack.enter_context(postgres)
+        talk.print("starting Kafka …", style="dim")
+        stack.enter_context(kafka)
+        settings = Settings.load(
+            environment={}, name="demo", data_source=postgres.url, base_kafka_config=kafka.client_config
+        )
+        prepare(settings)
+        create_shop(settings)
+        relay = Relay(settings)
+        talk.print("starting Spark local[*] …", style="dim")
+        stack.enter_context(relay)
+        over = end_by_signal("ending early")
+        with Customer(settings) as customer:
+            service = OrderService(settings, rate, writers)
+            talk.print("waiting for the first message to come through …", style="dim")
+            service.place_one()
+            _wait(lambda: customer.count == 1, relay)
+            talk.print(f"taking orders for {seconds:.0f} s …", style="dim")
+            with service, _display(talk) as show:
+                ends_at = time.monotonic() + seconds
+                while (left := ends_at - time.monotonic()) > 0 and not over.wait(min(left, _REFRESH)):
+                    relay.wait(0)
+                    show(_figures(service, customer, relay), left)
+            talk.print("waiting for the last messages …", style="dim")
+            _wait(lambda: customer.count >= service.committed, relay)
+            customer.linger()
+        verdict = judge(service.history, customer.received)
+    _show(verdict, talk, as_json=as_json)
+    sys.exit(0 if verdict.sound else 1)
+
+
+def _wait(condition: Callable[[], bool], relay: Relay) -> None:
+    """Wait until the condition holds; give up in time, and leave it to the verdict what that means."""
+    deadline = time.monotonic() + _SETTLE_WITHIN
+    while not condition() and time.monotonic() < deadline:
+        relay.wait(0)
+        time.sleep(0.05)
+
+
+def _figures(service: OrderService, customer: Customer, relay: Relay) -> dict[str, str]:
+    p50, p99 = customer.latencies(service.committed_at)
+    return {
+        "written": f"{service.committed:,}",
+        "rolled back": f"{service.rolled_back:,}",
+        "relayed": f"{relay.published():,}",
+        "received": f"{customer.count:,}",
+        "rate": f"{customer.rate():,.0f}/s",
+        "p50": f"{p50:.1f} ms",
+        "p99": f"{p99:.1f} ms",
+        "leader": str(relay.leader_id)[:8],
+    }
+
+
+@contextmanager
+def _display(talk: Console) -> Iterator[Callable[[dict[str, str], float], None]]:
+    """A live table on a terminal; elsewhere a line now and then."""
+    if talk.is_terminal:
+        with Live(console=talk, auto_refresh=False) as live:
+            yield lambda figures, left: live.update(_table(f"windrow demo, {left:.0f} s to go", figures), refresh=True)
+        return
+    next_line = time.monotonic()
+
+    def show(figures: dict[str, str], _left: float) -> None:
+        nonlocal next_line
+        if time.monotonic() >= next_line:
+            next_line = time.monotonic() + _LINE_EVERY
+            talk.print(", ".join(f"{name} {figure}" for name, figure in figures.items()), soft_wrap=True)
+
+    yield show
+
+
+def _table(title: str, figures: Mapping[str, str]) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for heading in figures:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_row(*figures.values())
+    return table
+
+
+def _show(verdict: Verdict, talk: Console, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(verdict)))
+        return
+    figures = {name.replace("_", " "): f"{number:,}" for name, number in dataclasses.asdict(verdict).items()}
+    talk.print(_table("verdict", figures))
+    talk.print("[green]exactly once, in order[/green]" if verdict.sound else "[red]not sound: see above[/red]")

@@ -1,0 +1,45 @@
+"""`windrow init`: create what a relay needs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windrow.cli.options import load_settings, settings_options
+from windrow.database.migrations import script
+from windrow.database.postgres import Tables
+from windrow.relay.setup import default_shards, prepare
+
+_ANYWHERE = {"data_source": "postgresql://", "bootstrap_servers": "-"}
+
+
+@click.command()
+@settings_options
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of running it; needs no server.")
+def init(config: Path | None, as_sql: bool, **options: Any) -> None:  # noqa: FBT001 - a flag
+    r"""Create the outbox, enter the relay, create its leader topic.
+
+    Safe to run again: what is there is left as it is, what a newer windrow needs is added. The number of shards is
+    fixed with the first run.
+
+    \b
+    Examples:
+      windrow init --config relay.yaml
+      windrow init --data-source postgresql://app@localhost/shop --bootstrap-servers localhost:9092
+      windrow init --outbox-table billing.outbox --sql > outbox.sql
+    """
+    if as_sql:
+        given = {name: value for name, value in options.items() if value is not None}
+        settings = load_settings(config, **{**dict.fromkeys(options), **_ANYWHERE, **given})
+        click.echo(
+            script(Tables.beside(settings.outbox_table), settings.name, settings.shards or default_shards()),
+            nl=False,
+        )
+        return
+    settings = load_settings(config, **options)
+    done = prepare(settings)
+    for migration in done.migrations:
+        click.echo(f"applied migration {migration.version}: {migration.title}", err=True)
+    if done.created_topic:
+        click.echo(f"created topic {settings.leader_topic}", err=True)
+    click.echo(f"outbox {settings.outbox_table} and relay {settings.name} ({done.shards} shards) are ready", err=True)

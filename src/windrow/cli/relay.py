@@ -1,0 +1,59 @@
+"""`windrow relay`: publish an outbox until told to stop."""
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from windrow.cli.interrupt import end_by_signal
+from windrow.cli.options import load_settings, settings_options
+from windrow.errors import Interrupted
+from windrow.relay import Relay
+
+_LOOK_EVERY: Final = 0.25
+_REPORT_EVERY: Final = 10.0
+
+
+@click.command()
+@settings_options
+@click.option("--master", help="Spark's master, for example spark://host:7077.  [default: local[*]]")
+def relay(config: Path | None, master: str | None, **options: Any) -> None:
+    r"""Publish the outbox to Kafka, exactly once and in order, until Ctrl-C or SIGTERM.
+
+    Consumers must read committed (isolation.level=read_committed, the default of librdkafka, not of the Java client).
+
+    \b
+    Examples:
+      windrow relay --config relay.yaml
+      windrow relay --data-source postgresql://relay@db/shop --bootstrap-servers kafka:9092 --name shop
+
+    \b
+    A settings file:
+      name: shop
+      dataSource: postgresql://relay@db/shop
+      outboxTable: outbox
+      baseKafkaConfig:
+        bootstrap.servers: kafka:9092
+      spark:
+        master: local[*]
+    """
+    settings = load_settings(config, spark={"master": master} if master else None, **options)
+    with Relay(settings) as running:
+        wanted = end_by_signal("stopping after the page in hand")
+        report_at = reported = 0.0
+        while not wanted.wait(_LOOK_EVERY) and not running.wait(0):
+            if time.monotonic() >= report_at:
+                report_at, reported = time.monotonic() + _REPORT_EVERY, _report(running, reported)
+    running.wait()
+
+
+def _report(running: Relay, reported: float) -> float:
+    """Say how many records were published, if that has changed since the last time."""
+    try:
+        published = running.published()
+    except Interrupted:  # the relay itself reports a Kafka that is away
+        return reported
+    if published != reported:
+        click.echo(f"relay {running.settings.name}: {published:,} records published since it exists", err=True)
+    return published

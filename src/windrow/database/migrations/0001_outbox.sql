@@ -1,0 +1,33 @@
+-- The outbox: one row is one message. Rows are found by the transaction that wrote them (tx) and published in the
+-- order of their ids. Writers need INSERT on this table and SELECT on its id.
+CREATE TABLE {outbox} (
+  id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  create_time   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  topic         varchar(249) NOT NULL,
+  key           bytea,
+  value         bytea,
+  header_keys   text[] NOT NULL DEFAULT '{{}}',
+  header_values bytea[] NOT NULL DEFAULT '{{}}',
+  partition     integer CHECK (partition >= 0),
+  timestamp     timestamptz,
+  CHECK (cardinality(header_keys) = cardinality(header_values))
+);
+CREATE INDEX ON {outbox} (tx);
+
+-- One row a relay: how many shards it has, and the epoch whose tasks may run.
+CREATE TABLE {relay} (
+  name   varchar(200) PRIMARY KEY,
+  shards integer NOT NULL CHECK (shards > 0),
+  epoch  uuid
+);
+
+-- Each shard's position as of the end of an epoch: where a relay starts whose positions Kafka has forgotten.
+CREATE TABLE {position} (
+  relay     varchar(200) NOT NULL REFERENCES {relay} ON DELETE CASCADE,
+  shard     integer NOT NULL,
+  published bigint NOT NULL,
+  position  text NOT NULL,
+  saved_at  timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (relay, shard)
+);

@@ -1,0 +1,51 @@
+-- name: identity
+-- Which database cluster this is, where its transaction counter stands, and the newest transaction that wrote a row.
+SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
+       (SELECT tx::text FROM {outbox} ORDER BY tx DESC LIMIT 1)
+FROM pg_control_system()
+
+-- name: poll
+-- In one round trip: the rows not visible in lo, the snapshot they are seen in, and the epoch whose tasks may run.
+-- Rows too many or too large for one page are not returned; then crowded is true.
+WITH fresh AS MATERIALIZED (
+  SELECT {columns}, {size} AS size
+  FROM {outbox}
+  WHERE tx >= pg_snapshot_xmin(%(lo)s::pg_snapshot)
+    AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
+    AND {mine}
+  LIMIT %(records)s + 1
+), load AS (
+  SELECT count(*) > %(records)s OR coalesce(sum(size), 0) > %(bytes)s AS crowded FROM fresh
+)
+SELECT pg_current_snapshot()::text, epoch, crowded, {names}
+FROM load
+LEFT JOIN {relay} ON name = %(relay)s
+LEFT JOIN fresh ON NOT crowded
+ORDER BY id
+
+-- name: first
+-- The smallest id between two snapshots.
+SELECT min(id)
+FROM {outbox}
+WHERE tx >= pg_snapshot_xmin(%(lo)s::pg_snapshot)
+  AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
+  AND pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
+
+-- name: page
+-- The next rows between two snapshots in the order of their ids, bounded by number and by size (one row at least).
+SELECT {names}
+FROM (
+  SELECT *, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before
+  FROM (
+    SELECT {columns}, {size} AS size
+    FROM {outbox}
+    WHERE id > {after}
+      AND pg_visible_in_snapshot(tx, {hi}::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
+      AND {mine}
+    ORDER BY id
+    LIMIT {records}
+  ) AS next
+) AS summed
+WHERE before < {bytes}
+ORDER BY id

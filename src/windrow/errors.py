@@ -1,0 +1,71 @@
+"""Every error that windrow raises by itself, in one hierarchy.
+
+    WindrowError
+    ├── UserError               a mistake or a missing part that its message tells how to mend (exit status 2)
+    │   ├── SettingsInvalid     one or more settings are wrong; lists all of them
+    │   ├── MessageInvalid      a message that Kafka could not take; names the field
+    │   ├── OutboxTableMissing  the outbox or a part of it is not there, or is of another version
+    │   ├── DatabaseUnreachable
+    │   ├── KafkaUnreachable
+    │   └── EnvironmentUnfit    Java, a port, the disk or a registry is not to be had
+    ├── Interrupted             a connection broke; goes on by itself from the committed position
+    ├── PositionForeign         the committed position belongs to another database, or to this one's future
+    ├── RelayFenced             another relay of the same name took over
+    └── PublishFailed           Kafka refused records for good
+
+A message says what is wrong and what to do about it; it never carries a secret.
+"""
+
+from collections.abc import Sequence
+
+
+class WindrowError(Exception):
+    """Root of the hierarchy."""
+
+
+class UserError(WindrowError):
+    """Something that the person at the keyboard can mend; the message says how."""
+
+
+class SettingsInvalid(UserError):
+    """One or more settings are wrong. All of them are reported at once."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+class MessageInvalid(UserError):
+    """A message that Kafka could not take, refused before it reaches the outbox."""
+
+
+class OutboxTableMissing(UserError):
+    """The outbox, or a table beside it, is missing or of another version."""
+
+
+class DatabaseUnreachable(UserError):
+    """The database does not answer or does not let us in."""
+
+
+class KafkaUnreachable(UserError):
+    """No Kafka broker answers or lets us in."""
+
+
+class EnvironmentUnfit(UserError):
+    """The machine lacks something: Java, a free port, disk space, a registry that answers."""
+
+
+class Interrupted(WindrowError):
+    """The database or Kafka broke off; the same work may go through later, from the committed position."""
+
+
+class PositionForeign(WindrowError):
+    """The committed position does not belong to the database that the relay reads."""
+
+
+class RelayFenced(WindrowError):
+    """Another relay of the same name publishes now; this one has to stop."""
+
+
+class PublishFailed(WindrowError):
+    """Kafka refused records for good; nothing of their page was published."""

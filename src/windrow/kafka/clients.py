@@ -1,0 +1,91 @@
+"""Kafka clients of one relay, and the client library's errors in our own words.
+
+librdkafka's own log is kept to what is critical: what matters reaches the caller as an error, once.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from windrow.errors import Interrupted, KafkaUnreachable, OutboxTableMissing
+from windrow.record import Committed
+from windrow.settings import Settings
+
+_ANSWER_WITHIN: Final = 10.0
+_ASK_AGAIN_AFTER: Final = 0.1
+_QUIET: Final[Mapping[str, Any]] = {"log_level": 2}
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    error: KafkaError = exception.args[0]
+    return error
+
+
+def client_config(settings: Settings, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A client's configuration: what the user gave for all clients, under what is this one's own."""
+    return {**_QUIET, **settings.base_kafka_config, **(own or {})}
+
+
+def create_topic(settings: Settings, topic: str, partitions: int) -> bool:
+    """Create a topic; False where one of the name is there already."""
+    admin = AdminClient(client_config(settings))
+    if _partitions(admin, settings, topic):
+        return False
+    try:
+        admin.create_topics([NewTopic(topic, partitions)])[topic].result(_ANSWER_WITHIN)
+    except KafkaException as exception:
+        if error_of(exception).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise KafkaUnreachable(
+            f"topic {topic} could not be created: {error_of(exception).str()}\n"
+            f"Create it with {partitions} partitions, or permit this user to do it."
+        ) from exception
+    return True
+
+
+def check_leader_topic(settings: Settings, partitions: int) -> None:
+    """Raise unless Kafka answers and has the leader topic with a partition for every shard."""
+    found = _partitions(AdminClient(client_config(settings)), settings, settings.leader_topic)
+    if found < partitions:
+        what = f"has {found} partitions for {partitions} shards" if found else "is not there"
+        raise OutboxTableMissing(f'leaderTopic {settings.leader_topic} {what}: run "windrow init"')
+
+
+def position_reader(settings: Settings) -> Consumer:
+    """A consumer that never subscribes: it reads the group's committed positions and lends its metadata."""
+    return Consumer(client_config(settings, {"group.id": settings.leader_group_id, "enable.auto.commit": False}))
+
+
+def committed_positions(reader: Consumer, settings: Settings, shards: range) -> dict[int, Committed]:
+    """What each shard has committed, once transactions under way have settled; without an entry, nothing yet."""
+    wanted = [TopicPartition(settings.leader_topic, shard) for shard in shards]
+    deadline = time.monotonic() + _ANSWER_WITHIN
+    while True:
+        try:
+            answers = reader.committed(wanted, timeout=_ANSWER_WITHIN)
+        except KafkaException as exception:
+            error: KafkaError | None = error_of(exception)
+        else:
+            error = next((answer.error for answer in answers if answer.error), None)
+        if error is None:
+            return {each.partition: Committed(each.offset, each.metadata or "") for each in answers if each.offset >= 0}
+        if not error.retriable() or time.monotonic() >= deadline:
+            raise Interrupted(f"Kafka did not tell the committed positions: {error.str()}")
+        time.sleep(_ASK_AGAIN_AFTER)
+
+
+def _partitions(admin: AdminClient, settings: Settings, topic: str) -> int:
+    try:
+        topics = admin.list_topics(timeout=_ANSWER_WITHIN).topics
+    except KafkaException as exception:
+        servers = settings.base_kafka_config["bootstrap.servers"]
+        raise KafkaUnreachable(
+            f"baseKafkaConfig: bootstrap.servers {servers}: {error_of(exception).str()}\n"
+            "Check that a broker runs there and that security.protocol and credentials are right."
+        ) from exception
+    found = topics.get(topic)
+    return len(found.partitions) if found else 0

@@ -1,0 +1,106 @@
+"""The message: what an application wants Kafka to carry.
+
+Invariant: a `Message` that exists can be written to the outbox and accepted by Kafka's protocol. Whatever
+Kafka's naming and typing rules would refuse is refused here, with an error that names the field, before anything
+reaches the database.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias
+
+from windrow.errors import MessageInvalid
+
+Bytes: TypeAlias = bytes | str | None
+Headers: TypeAlias = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_MAX_PARTITION: Final = 2**31 - 1
+_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1)  # Kafka's clients take 0 for now
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Message:
+    """One record for Kafka. Text is encoded as UTF-8; `None` as value is a tombstone, as key means no key.
+
+    Headers keep their order and may repeat. Without a partition Kafka's partitioner chooses by the key;
+    without a timestamp the broker's rules apply.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp: datetime | None
+
+    def __init__(  # noqa: PLR0913 - as many as a Kafka record has parts
+        self,
+        topic: str,
+        value: Bytes = None,
+        key: Bytes = None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+    ) -> None:
+        assign = object.__setattr__
+        assign(self, "topic", _topic(topic))
+        assign(self, "value", _bytes("value", value))
+        assign(self, "key", _bytes("key", key))
+        assign(self, "headers", _headers(headers))
+        assign(self, "partition", _partition(partition))
+        assign(self, "timestamp", _timestamp(timestamp))
+
+
+def _topic(topic: object) -> str:
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise MessageInvalid(f"topic {topic!r}: Kafka takes 1 to 249 letters, digits, dots, underscores and hyphens")
+    return topic
+
+
+def _bytes(field: str, content: Bytes) -> bytes | None:
+    if content is None or isinstance(content, bytes):
+        return content
+    if not isinstance(content, str):
+        raise MessageInvalid(f"{field}: give bytes, text or None, not {type(content).__name__}")
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        raise MessageInvalid(f"{field}: the text has no UTF-8 form; give bytes instead") from None
+
+
+def _headers(headers: object) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    if not isinstance(pairs, Iterable):
+        raise MessageInvalid(f"headers: give a mapping, or pairs of name and content, not {headers!r}")
+    return tuple(_header(pair) for pair in pairs)
+
+
+def _header(pair: tuple[object, Bytes]) -> tuple[str, bytes | None]:
+    try:
+        name, content = pair
+    except (TypeError, ValueError):
+        raise MessageInvalid(f"headers: give pairs of name and content, not {pair!r}") from None
+    if not isinstance(name, str) or "\0" in name:
+        raise MessageInvalid(f"headers: the name {name!r} is not text, or has a NUL in it")
+    _bytes("header name", name)
+    return name, _bytes(f"header {name!r}", content)
+
+
+def _partition(partition: int | None) -> int | None:
+    if partition is None or (type(partition) is int and 0 <= partition <= _MAX_PARTITION):
+        return partition
+    raise MessageInvalid(f"partition {partition!r}: give a whole number from 0, or None")
+
+
+def _timestamp(timestamp: object) -> datetime | None:
+    if timestamp is None:
+        return None
+    if not isinstance(timestamp, datetime) or timestamp.utcoffset() is None:
+        raise MessageInvalid(f"timestamp {timestamp!r}: give a datetime with a time zone, or None")
+    if timestamp < _EARLIEST:
+        raise MessageInvalid(f"timestamp {timestamp}: Kafka counts from 1970 on; give a later one, or None")
+    return timestamp

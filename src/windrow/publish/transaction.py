@@ -1,0 +1,163 @@
+"""Exactly-once publishing: the records of a page and the new position are one Kafka transaction.
+
+Invariant: a page is in Kafka, for consumers that read committed, if and only if its position is. The transactional id
+is stable for a shard, so opening a publisher ends whatever its predecessor left open, and fences it; only then is the
+committed position read, which is where the capture has to start.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from windrow.errors import Interrupted, PublishFailed, RelayFenced
+from windrow.kafka.clients import client_config, committed_positions, error_of, position_reader
+from windrow.record import Committed, Progress, Record, Shard
+from windrow.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "linger.ms": 5,
+    "partitioner": "murmur2_random",  # the same partition for a key as JVM producers choose
+    "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
+    "transaction.timeout.ms": 30_000,
+    # With re-bootstrapping, librdkafka 2.16 forgets the group's coordinator while it commits offsets to it, and waits
+    # forever. The shard's loop opens a new producer from the bootstrap servers instead.
+    "metadata.recovery.strategy": "none",
+}
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001 - librdkafka's own codes start with an underscore
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - as above
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+_SETTLE_WITHIN: Final = 30.0
+_OFFSETS_WITHIN: Final = 10.0
+_ABORT_WITHIN: Final = 5.0
+
+
+class TransactionalPublisher:
+    """Publishes the pages of one shard."""
+
+    def __init__(self, settings: Settings, shard: Shard, saved: Committed | None) -> None:
+        self._topic, self._shard = settings.leader_topic, shard.index
+        self._source = settings.source.encode()
+        self._refusals: list[str] = []
+        self._in_transaction = False
+        self._reader = position_reader(settings)
+        self._producer = Producer(
+            client_config(
+                settings,
+                {
+                    **_DEFAULTS,
+                    **settings.base_kafka_config,
+                    **settings.producer_kafka_config,
+                    "transactional.id": f"windrow.{settings.name}.{shard.index}",
+                    "delivery.report.only.error": True,
+                    "on_delivery": self._refused,
+                },
+            )
+        )
+        with self._translated():
+            self._producer.init_transactions(_SETTLE_WITHIN)
+        only = range(shard.index, shard.index + 1)
+        self.committed = committed_positions(self._reader, settings, only).get(shard.index)
+        """Where the shard stands; None where it has never published."""
+        if self.committed is None and saved is not None:
+            log.warning(
+                "relay %s, shard %d: Kafka has forgotten its position (offsets.retention.minutes); going on from"
+                " the one in the database: what was published after it was saved comes again",
+                settings.name,
+                shard.index,
+            )
+            self.committed = saved
+        if self.committed is not None:
+            self._commit([], self.committed)  # anew, so that Kafka does not forget the position of an idle shard
+
+    def publish(self, records: Sequence[Record], progress: Progress) -> None:
+        """Publish the records and the progress that they make, or raise and publish nothing."""
+        published = self.committed.published if self.committed else 0
+        self._commit(records, Committed(published + len(records), progress.encode()))
+
+    def _commit(self, records: Sequence[Record], committed: Committed) -> None:
+        position = TopicPartition(self._topic, self._shard, *committed)
+        with self._translated():
+            self._producer.begin_transaction()
+            self._in_transaction = True
+            for record in records:
+                self._send(record)
+            # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
+            self._producer.flush()
+            self._producer.send_offsets_to_transaction(
+                [position], self._reader.consumer_group_metadata(), _OFFSETS_WITHIN
+            )
+            self._producer.commit_transaction(_SETTLE_WITHIN)
+        self._in_transaction = False
+        self.committed = committed
+
+    def close(self) -> None:
+        """Leave no transaction open where Kafka can still be told; otherwise the successor ends it."""
+        if self._in_transaction:
+            with contextlib.suppress(KafkaException):
+                self._producer.abort_transaction(_ABORT_WITHIN)
+        self._producer.purge()
+        self._reader.close()
+
+    def _send(self, record: Record) -> None:
+        headers: list[tuple[str, str | bytes | None]] = [*zip(record.header_keys, record.header_values, strict=True)]
+        headers.append(("x-sequence", b"%d" % record.id))
+        headers.append(("x-source", self._source))
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    -1 if record.partition is None else record.partition,
+                    timestamp=record.timestamp or 0,
+                    headers=headers,
+                )
+            except BufferError:
+                self._producer.poll(0.01)
+            except KafkaException as exception:
+                self._note(error_of(exception), record.topic)
+                raise
+            else:
+                return
+
+    def _refused(self, error: KafkaError, message: Message) -> None:
+        self._note(error, message.topic() or "?")
+
+    def _note(self, error: KafkaError, topic: str) -> None:
+        if error.code() in _REFUSED:
+            self._refusals.append(f"topic {topic}: {error.str()}")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exception:
+            error = error_of(exception)
+            if self._refusals:
+                remedy = "Mend the topic or the messages, then start the relay again."
+                raise PublishFailed(f"Kafka refused messages to {self._refusals[0]}\n{remedy}") from exception
+            if error.code() in _FENCED:
+                raise RelayFenced(f"another relay publishes under this name: {error.str()}") from exception
+            raise Interrupted(f"Kafka broke off: {error.str()}") from exception

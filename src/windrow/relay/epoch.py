@@ -1,0 +1,48 @@
+"""One epoch: a Spark job whose tasks stay resident, one a shard, until the epoch is over.
+
+The driver only starts the job and reads the reports; pages go from the database to Kafka on the executors. What
+travels to them is the settings; connections are opened there. Where there are fewer slots than shards, a task runs
+several shards.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from windrow.record import Shard
+from windrow.relay.shard import ShardLoop, ShardReport
+from windrow.settings import Settings
+
+_SCHEMA: Final = "shard int, ending string, records long, transactions long, error string"
+
+
+def run_epoch(spark: SparkSession, settings: Settings, epoch: UUID, shards: int, tasks: int) -> list[ShardReport]:
+    """Run the job to its end and return what each shard reports."""
+    frame = spark.range(0, shards, 1, min(tasks, shards)).mapInArrow(_shard_task(settings, epoch, shards), _SCHEMA)
+    return [ShardReport(**row.asDict()) for row in frame.collect()]
+
+
+def _shard_task(
+    settings: Settings, epoch: UUID, shards: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def shard_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        mine = [Shard(index, shards) for batch in batches for index in batch.column("id").to_pylist()]
+        if not mine:
+            return
+        with ThreadPoolExecutor(len(mine)) as threads:
+            reports = threads.map(lambda shard: ShardLoop(settings, shard, epoch).run(), mine)
+            rows = [dataclasses.asdict(report) for report in reports]
+        fields = [
+            pa.field("shard", pa.int32()),
+            pa.field("ending", pa.string()),
+            pa.field("records", pa.int64()),
+        ]
+        fields += [pa.field("transactions", pa.int64()), pa.field("error", pa.string())]
+        yield pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+
+    return shard_task

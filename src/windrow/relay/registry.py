@@ -1,0 +1,74 @@
+"""A relay's rows in the database: how many shards it has, which epoch's tasks may run, where its shards were last.
+
+The row is how the driver speaks to tasks on other machines: they read the epoch with every page, and end when it is
+not theirs any more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from psycopg.sql import Literal
+
+from windrow.database.migrations import check
+from windrow.database.postgres import Connection, Tables, connect, interruptible
+from windrow.database.queries import query
+from windrow.errors import OutboxTableMissing, SettingsInvalid
+from windrow.record import Committed, Shard
+from windrow.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The row of one relay."""
+
+    settings: Settings
+
+    @property
+    def tables(self) -> Tables:
+        return Tables.beside(self.settings.outbox_table)
+
+    def shards(self) -> int:
+        """The relay's number of shards, once the tables are seen to be fit."""
+        name, wanted = self.settings.name, self.settings.shards
+        with interruptible(), connect(self.settings.data_source) as connection:
+            check(connection, self.tables)
+            row = connection.execute(self.tables.fill(query("relay", "shards")), {"name": name}).fetchone()
+        if row is None:
+            raise OutboxTableMissing(f'relay {name} is not initialised: run "windrow init"')
+        if wanted not in {None, row[0]}:
+            raise SettingsInvalid([f"shards: relay {name} has {row[0]}, which is fixed; set {row[0]} or leave it out"])
+        return int(row[0])
+
+    def enter(self, connection: Connection, shards: int) -> None:
+        """Enter the relay, unless it is there."""
+        name = Literal(self.settings.name)
+        connection.execute(self.tables.fill(query("relay", "enter"), name=name, shards=Literal(shards)))
+
+    def open_epoch(self, epoch: UUID) -> None:
+        self._execute("open_epoch", epoch)
+
+    def close_epoch(self, epoch: UUID) -> None:
+        self._execute("close_epoch", epoch)
+
+    def turn(self, shard: Shard) -> tuple[UUID | None, Committed | None]:
+        """The epoch whose tasks may run, and the position that was saved for the shard."""
+        with interruptible(), connect(self.settings.data_source) as connection:
+            row = connection.execute(
+                self.tables.fill(query("relay", "turn")), {"name": self.settings.name, "shard": shard.index}
+            ).fetchone()
+        epoch, published, position = row or (None, None, None)
+        return epoch, None if position is None else Committed(published, position)
+
+    def save(self, positions: Mapping[int, Committed]) -> None:
+        """Keep positions in the database as well, for the day that Kafka has forgotten them."""
+        rows = [
+            {"name": self.settings.name, "shard": shard, "published": at.published, "position": at.position}
+            for shard, at in positions.items()
+        ]
+        with interruptible(), connect(self.settings.data_source) as connection:
+            connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
+
+    def _execute(self, name: str, epoch: UUID) -> None:
+        with interruptible(), connect(self.settings.data_source) as connection:
+            connection.execute(self.tables.fill(query("relay", name)), {"name": self.settings.name, "epoch": epoch})

@@ -1,0 +1,124 @@
+"""The shard's loop: read a page, publish it in a transaction, repeat, until the epoch is over.
+
+Runs inside a Spark task. Every way out is a `ShardReport`; a broken connection is no way out: the loop opens anew
+from the committed position, as often as it takes. An epoch is over when its time is up or when the database names
+another one (the relay stops, or somebody else has taken over).
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from windrow.capture.protocol import Capture, Page
+from windrow.capture.snapshot import SnapshotCapture
+from windrow.errors import DatabaseUnreachable, Interrupted, RelayFenced, WindrowError
+from windrow.publish.transaction import TransactionalPublisher
+from windrow.record import Committed, Shard
+from windrow.relay.pace import backoff, poll_delay
+from windrow.relay.registry import Registry
+from windrow.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Ending = Literal["time", "superseded", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """How a shard's part of an epoch ended, and what it published in it."""
+
+    shard: int
+    ending: Ending
+    records: int
+    transactions: int
+    error: str
+    """The error's class and message where it failed, otherwise empty."""
+
+
+class _Over(Exception):
+    """Not an error: the epoch has ended."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending)
+        self.ending: Ending = ending
+
+
+class ShardLoop:
+    """One shard in one epoch."""
+
+    def __init__(self, settings: Settings, shard: Shard, epoch: UUID) -> None:
+        self._settings, self._shard, self._epoch = settings, shard, epoch
+        self._ends_at = time.monotonic() + settings.epoch.total_seconds()
+        self._records = self._transactions = self._failures = 0
+
+    def run(self) -> ShardReport:
+        while True:
+            try:
+                with self._opened(self._check_turn()) as (capture, publisher):
+                    self._pump(capture, publisher)
+            except (Interrupted, DatabaseUnreachable, RelayFenced) as error:
+                # Fenced: by a successor, whose epoch `_check_turn` then sees, or by a transaction that timed out.
+                if not self._wait_after(error):
+                    return self._report("time")
+            except _Over as over:
+                return self._report(over.ending)
+            except WindrowError as error:
+                return self._report("failed", f"{type(error).__name__}: {error}")
+
+    def _pump(self, capture: Capture, publisher: TransactionalPublisher) -> None:
+        limits = self._settings.limits
+        last_message = time.monotonic()
+        with ThreadPoolExecutor(1) as ahead:
+            page = self._next(capture)
+            while True:
+                # More is waiting: read on while this page is being published.
+                following = ahead.submit(self._next, capture) if page.more else None
+                if page.records:
+                    publisher.publish(page.records, page.position)
+                    self._records += len(page.records)
+                    self._transactions += 1
+                    self._failures = 0
+                    last_message = time.monotonic()
+                elif not page.more:
+                    idle = time.monotonic() - last_message
+                    time.sleep(poll_delay(idle, limits.min_poll_interval, limits.max_poll_interval))
+                page = following.result() if following else self._next(capture)
+
+    def _next(self, capture: Capture) -> Page:
+        page = capture.next()
+        if page.epoch != self._epoch:
+            raise _Over("superseded")
+        if time.monotonic() >= self._ends_at:
+            raise _Over("time")
+        return page
+
+    def _check_turn(self) -> Committed | None:
+        """Before anybody is fenced: is it still our turn? If so, the position saved in the database."""
+        epoch, saved = Registry(self._settings).turn(self._shard)
+        if epoch != self._epoch:
+            raise _Over("superseded")
+        return saved
+
+    @contextmanager
+    def _opened(self, saved: Committed | None) -> Iterator[tuple[Capture, TransactionalPublisher]]:
+        with closing(TransactionalPublisher(self._settings, self._shard, saved)) as publisher:
+            committed = publisher.committed.position if publisher.committed else None
+            with closing(SnapshotCapture(self._settings, self._shard, committed)) as capture:
+                yield capture, publisher
+
+    def _wait_after(self, error: WindrowError) -> bool:
+        """Wait before the next try; False where the epoch is over by then."""
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("relay %s, shard %d: %s; trying again", self._settings.name, self._shard.index, error)
+        delay = backoff(self._failures, self._settings.limits.io_error_backoff)
+        time.sleep(max(0.0, min(delay, self._ends_at - time.monotonic())))
+        return time.monotonic() < self._ends_at
+
+    def _report(self, ending: Ending, error: str = "") -> ShardReport:
+        return ShardReport(self._shard.index, ending, self._records, self._transactions, error)

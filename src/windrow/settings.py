@@ -1,0 +1,210 @@
+"""Settings: parsed once, at the edge, into one frozen and validated value.
+
+They come from a YAML file, from environment variables and from keyword arguments, the later ones winning. A key is
+written in camel case in the file (`outboxTable`), in capitals in the environment (`WINDROW_OUTBOX_TABLE`) and in snake
+case in Python (`outbox_table`). Every mistake is reported at once, each with its remedy; no secret is ever printed.
+"""
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from windrow.errors import SettingsInvalid
+from windrow.parse import Check, Size, bounds, camel, out_of_bounds, read, shown, values_of, without_secrets
+from windrow.table import remedies
+
+if TYPE_CHECKING:
+    import yaml
+
+_PREFIX: Final = "WINDROW_"
+_SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "limits", "spark")
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,180}")
+_OURS: Final = ("transactional.id", "enable.idempotence", "group.id", "delivery.report.only.error")
+_POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
+
+
+def _field(help_text: str, check: Check | None = None, missing: str | None = None, **default: Any) -> Any:
+    given = {"help": help_text, "check": check, "missing": missing}
+    return field(metadata={key: value for key, value in given.items() if value}, **default)
+
+
+def _named(value: str) -> Iterator[str]:
+    if not _NAME.fullmatch(value):
+        yield f"give 1 to 180 letters, digits, dots, underscores and hyphens, not {value!r}"
+
+
+def _database(value: str) -> Iterator[str]:
+    if not value.strip():
+        yield "give the database, for example postgresql://user@host:5432/database"
+
+
+def _kafka(config: Mapping[str, str]) -> Iterator[str]:
+    for key in _OURS:
+        if key in config:
+            yield f"{key} is set by windrow itself, because exactly once depends on it: leave it out"
+
+
+def _kafka_with_brokers(config: Mapping[str, str]) -> Iterator[str]:
+    if not config.get("bootstrap.servers"):
+        yield "bootstrap.servers is missing: name the brokers, for example host:9092"
+    yield from _kafka(config)
+
+
+def _spark(config: Mapping[str, str]) -> Iterator[str]:
+    for key in config:
+        if not key.startswith("spark.") and key not in {"master", "remote"}:
+            yield f"{without_secrets(key)} is not a setting of Spark's: give master, remote, or spark.…"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds and paces of the relay."""
+
+    page_records: int = _field("records in one Kafka transaction", bounds(1, 100_000, "1 to 100000"), default=10_000)
+    page_bytes: Size = _field(
+        "bytes in one Kafka transaction; one record at least",
+        bounds(1, math.inf, "1 or more"),
+        default=Size(16_000_000),
+    )
+    min_poll_interval: timedelta = _field(
+        "pause between two looks at the outbox while messages flow", _POSITIVE, default=timedelta(milliseconds=2)
+    )
+    max_poll_interval: timedelta = _field(
+        "the same while the outbox is idle", _POSITIVE, default=timedelta(milliseconds=50)
+    )
+    io_error_backoff: timedelta = _field(
+        "first pause after the database or Kafka failed; it doubles up to 30 s",
+        _POSITIVE,
+        default=timedelta(milliseconds=500),
+    )
+
+    def __post_init__(self) -> None:
+        mistakes = [*out_of_bounds(Limits, values_of(self), "limits.")]
+        if self.min_poll_interval > self.max_poll_interval:
+            mistakes.append("limits.minPollInterval: give no more than limits.maxPollInterval")
+        if mistakes:
+            raise SettingsInvalid(mistakes)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """What a relay needs to know; `Settings.load` reads them."""
+
+    data_source: str = _field(
+        "the database, as URL or as key=value pairs",
+        _database,
+        "give the database, for example postgresql://user@host:5432/database, or set WINDROW_DATA_SOURCE",
+    )
+    base_kafka_config: Mapping[str, str] = _field(
+        "settings of every Kafka client, bootstrap.servers among them",
+        _kafka_with_brokers,
+        "give the brokers, for example bootstrap.servers: host:9092, or set WINDROW_KAFKA_BOOTSTRAP_SERVERS",
+    )
+    producer_kafka_config: Mapping[str, str] = _field("further settings of the producers", _kafka, default_factory=dict)
+    name: str = _field("the relay's name; one relay at a time publishes under it", _named, default="windrow")
+    outbox_table: str = _field("the outbox, as table or schema.table", remedies, default="outbox")
+    source: str = _field("content of the x-source header; without it the relay's name", default="")
+    leader_topic: str = _field("topic that positions are kept for; without it windrow.<name>.leader", default="")
+    leader_group_id: str = _field("consumer group that keeps them; without it windrow.<name>", default="")
+    shards: int | None = _field(
+        "parallel shards, fixed when the relay is initialised", bounds(1, 1024, "1 to 1024"), default=None
+    )
+    epoch: timedelta = _field(
+        "how long one Spark job of resident tasks runs",
+        bounds(timedelta(seconds=1), timedelta.max, "1s or more"),
+        default=timedelta(minutes=5),
+    )
+    spark: Mapping[str, str] = _field("Spark's own settings, and master or remote", _spark, default_factory=dict)
+    limits: Limits = _field("bounds and paces", default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        derived = {
+            "source": self.name,
+            "leader_topic": f"windrow.{self.name}.leader",
+            "leader_group_id": f"windrow.{self.name}",
+        }
+        for each, default in derived.items():
+            object.__setattr__(self, each, getattr(self, each) or default)
+        if mistakes := [*out_of_bounds(Settings, values_of(self))]:
+            raise SettingsInvalid(mistakes)
+
+    @classmethod
+    def load(cls, file: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
+        """Settings from a YAML file, then the environment, then those keyword arguments that are not None."""
+        given = _from_file(file) if file else {}
+        _merge(given, _from_environment(os.environ if environment is None else environment))
+        _merge(given, {camel(name): value for name, value in overrides.items() if value is not None})
+        return read(cls, given)
+
+    def __str__(self) -> str:
+        """All settings, with secrets hidden."""
+        return "\n".join(_lines(self, ""))
+
+    __repr__ = __str__
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415 - the client side has no settings file and needs no parser
+
+    try:
+        given = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsInvalid([f"settings file {file}: {error.strerror}"]) from None
+    except yaml.MarkedYAMLError as error:
+        raise SettingsInvalid([f"settings file {file} is not YAML: {_place(error)}"]) from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        remedy = "write it in UTF-8, with dates and long numbers in quotes"
+        raise SettingsInvalid([f"settings file {file} is not YAML: {remedy}"]) from None
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
+        raise SettingsInvalid([f"settings file {file}: give a mapping of settings, for example name: orders"])
+    return given
+
+
+def _place(error: "yaml.MarkedYAMLError") -> str:
+    """Where the parser stumbled and over what, without a word of the file's own."""
+    problem = re.sub(r"""['"].*['"]""", "…", error.problem or "unreadable", flags=re.DOTALL)
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """WINDROW_NAME, WINDROW_LIMITS_PAGE_RECORDS, WINDROW_KAFKA_SASL_PASSWORD (any of Kafka's own settings) …"""
+    given: dict[str, Any] = {}
+    plain = {camel(each.name) for each in dataclasses.fields(Settings)}.difference(_SECTIONS)
+    for variable, value in environment.items():
+        if not variable.startswith(_PREFIX):
+            continue
+        name = variable.removeprefix(_PREFIX).lower()
+        if camel(name) in plain:
+            given[camel(name)] = value
+        elif name.startswith("kafka_"):
+            given.setdefault("baseKafkaConfig", {})[name.removeprefix("kafka_").replace("_", ".")] = value
+        elif name.startswith("limits_"):
+            given.setdefault("limits", {})[camel(name.removeprefix("limits_"))] = value
+    return given
+
+
+def _merge(given: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for key, value in over.items():
+        below = given.get(key)
+        given[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+
+
+def _lines(section: Any, prefix: str) -> Iterator[str]:
+    for name, value in values_of(section).items():
+        key = prefix + camel(name)
+        if dataclasses.is_dataclass(value):
+            yield from _lines(value, f"{key}.")
+        elif isinstance(value, Mapping):
+            for each, content in value.items():
+                yield f"{key}.{shown(each, content)}"
+        else:
+            yield shown(key, value)

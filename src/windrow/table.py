@@ -1,0 +1,39 @@
+"""Table names: the one place where a name from the settings becomes an SQL identifier.
+
+A name is `table` or `schema.table`; the tables beside an outbox carry its name with a suffix. Names go through the
+templates of drivers, so that they must not have what those take for a placeholder.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from windrow.errors import SettingsInvalid
+
+_LONGEST: Final = 63
+_LONGEST_TABLE: Final = _LONGEST - len("_dead_letter")
+_UNFIT: Final = re.compile(r"[%{}\0\ud800-\udfff]")
+
+
+def quoted(name: str, suffix: str = "") -> str:
+    """The name as a quoted identifier: `billing.outbox` becomes `"billing"."outbox"`."""
+    if mistakes := [f"outboxTable: {remedy}" for remedy in remedies(name)]:
+        raise SettingsInvalid(mistakes)
+    return ".".join('"{}"'.format(part.replace('"', '""')) for part in f"{name}{suffix}".split("."))
+
+
+def remedies(name: str) -> Iterator[str]:
+    """What is to be done before the name can be used."""
+    *schema, table = name.split(".")
+    if len(schema) > 1 or not all([*schema, table]):
+        yield f"give a name as table or schema.table, not {name!r}"
+    elif _UNFIT.search(name):
+        yield f"give a name without %, {{, }}, NUL and broken characters, not {name!r}"
+    elif _bytes(table) > _LONGEST_TABLE:
+        yield f"give the table a name of {_LONGEST_TABLE} bytes at most, not of {_bytes(table)}"
+    elif schema and _bytes(schema[0]) > _LONGEST:
+        yield f"give the schema a name of {_LONGEST} bytes at most, not of {_bytes(schema[0])}"
+
+
+def _bytes(name: str) -> int:
+    return len(name.encode())

@@ -1,0 +1,194 @@
+"""The command line as a person uses it: what it prints, how it ends, what it leaves behind."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import psycopg
+import pytest
+import yaml
+
+from fix_pipeline import Pipeline, wait_for
+from windrow import embedded
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def windrow(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "windrow", *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+@contextmanager
+def windrow_running(*arguments: str | Path, mark: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs until it is told to end; its processes carry a mark in their environment."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "windrow", *map(str, arguments)],
+        env={**os.environ, "WINDROW_TEST_MARK": mark},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def marked(mark: str) -> list[int]:
+    """The processes, of any user, that carry the mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("WINDROW_TEST_MARK") == mark:
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+@pytest.fixture
+def config(pipeline: Pipeline, tmp_path: Path) -> Path:
+    """A settings file for the pipeline's relay."""
+    return write_config(
+        tmp_path,
+        name=pipeline.settings.name,
+        outboxTable=pipeline.settings.outbox_table,
+        dataSource=pipeline.settings.data_source,
+        baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
+    )
+
+
+def write_config(folder: Path, **settings: object) -> Path:
+    path = folder / "relay.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_init_twice_then_relay_until_interrupted(
+    postgres: embedded.Postgres, kafka: embedded.Kafka, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    name = f"cli_{uuid4().hex[:8]}"
+    config = write_config(
+        tmp_path, name=name, outboxTable=name, dataSource=postgres.url, baseKafkaConfig=kafka.client_config
+    )
+    first, second = windrow("init", "--config", config), windrow("init", "--config", config)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert "applied migration 1" in first.stderr
+    assert "applied" not in second.stderr
+    with pipeline.connect() as connection:
+        connection.execute(f"INSERT INTO {name} (topic, value) VALUES (%s, 'hello')", (pipeline.topic,))
+    mark = uuid4().hex
+    with windrow_running("relay", "--config", config, mark=mark) as process:
+        wait_for(lambda: pipeline.values() == [b"hello"], "the message")
+        process.send_signal(signal.SIGINT)
+        _, talk = process.communicate(timeout=30)
+    assert process.returncode == 0, talk
+    assert "SIGINT: stopping" in talk
+    assert "Traceback" not in talk
+    wait_for(lambda: not marked(mark), "all processes gone")
+
+
+def test_init_prints_sql_that_makes_the_same_tables(postgres: embedded.Postgres) -> None:
+    name = f"sql_{uuid4().hex[:8]}"
+    printed = windrow("init", "--outbox-table", name, "--name", name, "--shards", "3", "--sql")
+    assert printed.returncode == 0, printed.stderr
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(printed.stdout.encode())
+        assert connection.execute(f"SELECT shards FROM {name}_relay WHERE name = %s", (name,)).fetchone() == (3,)
+        assert connection.execute(f"SELECT version FROM {name}_migration").fetchone() == (1,)
+
+
+def test_relay_killed_leaves_no_process(config: Path, pipeline: Pipeline) -> None:
+    pipeline.write(pipeline.message("hello"))
+    mark = uuid4().hex
+    with windrow_running("relay", "--config", config, mark=mark) as process:
+        wait_for(lambda: pipeline.values() == [b"hello"], "the message")
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        wait_for(lambda: not marked(mark), "all processes gone")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({"outboxTabel": "x"}, "outboxTabel is not a setting: did you mean outboxTable?", id="unknown key"),
+        pytest.param({"shards": "many"}, "shards: give a whole number", id="wrong type"),
+        pytest.param({"limits": {"pageRecords": "10kg"}}, "limits.pageRecords: give a whole number", id="nested"),
+        pytest.param({"dataSource": None}, "dataSource", id="no database"),
+        pytest.param(
+            {"dataSource": "postgresql://u:hush@127.0.0.1:1/x"}, "dataSource 127.0.0.1:1/x", id="database away"
+        ),
+        pytest.param({"baseKafkaConfig": {"bootstrap.servers": "127.0.0.1:1"}}, "bootstrap.servers", id="kafka away"),
+        pytest.param({"outboxTable": "missing"}, 'outboxTable "missing" is not there', id="missing table"),
+        pytest.param({"name": "missing"}, "relay missing is not initialised", id="missing relay"),
+    ],
+)
+def test_bad_setting_is_named_with_its_remedy(config: Path, change: dict[str, object], said: str) -> None:
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **change}))
+    refused = windrow("relay", "--config", config)
+    assert refused.returncode == 2, refused.stderr
+    assert said in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert "hush" not in refused.stderr
+
+
+def test_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    refused = windrow("relay", "--config", tmp_path / "nowhere.yaml")
+    assert refused.returncode == 2
+    assert "nowhere.yaml" in refused.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["init"], ["relay"], ["demo"], ["servers"], ["servers", "up"]])
+def test_help_teaches(command: list[str]) -> None:
+    shown = windrow(*command, "--help")
+    assert shown.returncode == 0
+    assert "Usage: " in shown.stdout
+    assert len(shown.stdout) > 300
+
+
+def test_demo_ends_with_a_sound_verdict_and_leaves_nothing_behind() -> None:
+    mark = uuid4().hex
+    with windrow_running("demo", "--seconds", "5", "--rate", "200", "--json", mark=mark) as process:
+        answer, talk = process.communicate(timeout=150)
+    assert process.returncode == 0, talk
+    verdict = json.loads(answer)
+    assert verdict["written"] == verdict["received"] > 100
+    assert [verdict[key] for key in ("lost", "duplicated", "out_of_order", "phantom")] == [0, 0, 0, 0]
+    wait_for(lambda: not marked(mark), "all processes gone")
+
+
+def test_demo_ends_early_at_ctrl_c_with_a_verdict() -> None:
+    mark = uuid4().hex
+    with windrow_running("demo", "--seconds", "600", "--json", mark=mark) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "received" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        answer, talk = process.communicate(timeout=60)
+    assert process.returncode == 0, talk
+    assert json.loads(answer)["lost"] == 0
+    wait_for(lambda: not marked(mark), "all processes gone")

@@ -1,0 +1,139 @@
+"""A pipeline of its own for each test: an outbox, a relay and a topic that no other test touches."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Message as Received
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from windrow import Message, Outbox, embedded
+from windrow.errors import Interrupted
+from windrow.kafka.clients import client_config, create_topic
+from windrow.relay import Relay
+from windrow.relay.setup import prepare
+from windrow.settings import Settings
+
+DEADLINE = 60.0
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:
+    """Wait until the condition holds; fail with `what` if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Pipeline:
+    """An outbox, the settings of its relay, and the topic that the test's messages go to."""
+
+    settings: Settings
+    topic: str
+    spark: SparkSession
+
+    def __post_init__(self) -> None:
+        self.outbox = Outbox(self.settings.outbox_table)
+
+    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(self.settings.data_source)
+
+    def write(self, *messages: Message) -> None:
+        """Write messages in one committed transaction."""
+        with self.connect() as connection:
+            for message in messages:
+                self.outbox.write(connection, message)
+
+    def message(self, value: bytes | str | None, key: bytes | str | None = "key", **more: Any) -> Message:
+        return Message(self.topic, value, key, **more)
+
+    @contextmanager
+    def relay(self) -> Iterator[Relay]:
+        """The relay, running; what stopped it before its time is raised."""
+        with Relay(self.settings, self.spark) as relay:
+            yield relay
+        relay.wait()
+
+    def wait_published(self, relay: Relay, count: int, seconds: float = DEADLINE) -> None:
+        def done() -> bool:
+            relay.wait(0)
+            try:
+                return relay.published() >= count
+            except Interrupted:
+                return False
+
+        wait_for(done, f"{count} messages published", seconds)
+
+    def received(self) -> list[Received]:
+        """All that a consumer that reads committed gets from the topic, partition by partition."""
+        messages: list[Received] = []
+        consumer = Consumer(
+            client_config(
+                self.settings,
+                {
+                    "group.id": uuid4().hex,
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                },
+            )
+        )
+        partitions = AdminClient(client_config(self.settings)).list_topics(self.topic).topics[self.topic].partitions
+        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
+        ended: set[int] = set()
+        deadline = time.monotonic() + DEADLINE
+        while len(ended) < len(partitions):
+            assert time.monotonic() < deadline, "the topic's end was not reached: an open transaction?"
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                messages.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+        consumer.close()
+        return messages
+
+    def values(self) -> list[bytes | None]:
+        return [message.value() for message in self.received()]
+
+
+@pytest.fixture
+def make_pipeline(postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession) -> Callable[..., Pipeline]:
+    """Make a pipeline on the shared servers, with settings of its own."""
+
+    def make(partitions: int = 2, **settings: Any) -> Pipeline:
+        return pipeline_on(postgres.url, kafka.client_config, spark, partitions, **settings)
+
+    return make
+
+
+@pytest.fixture
+def pipeline(make_pipeline: Callable[..., Pipeline]) -> Pipeline:
+    return make_pipeline()
+
+
+def pipeline_on(
+    database: str, kafka: dict[str, str], spark: SparkSession, partitions: int = 2, **settings: Any
+) -> Pipeline:
+    """Make a pipeline on any servers."""
+    name = f"test_{uuid4().hex[:12]}"
+    loaded = Settings.load(
+        environment={},
+        name=name,
+        outbox_table=name,
+        data_source=database,
+        base_kafka_config=kafka,
+        **settings,
+    )
+    prepare(loaded)
+    create_topic(loaded, f"{name}.messages", partitions)
+    return Pipeline(loaded, f"{name}.messages", spark)

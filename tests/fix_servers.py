@@ -1,0 +1,30 @@
+"""One PostgreSQL, one Kafka broker and one Spark for all tests that do not break them."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from windrow import embedded
+from windrow.spark.session import session
+
+ENOUGH_FOR_LARGE_MESSAGES = {"message.max.bytes": 20_000_000}
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[embedded.Postgres]:
+    with embedded.Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[embedded.Kafka]:
+    with embedded.Kafka(settings=ENOUGH_FOR_LARGE_MESSAGES) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    running = session({"master": "local[4]"}, "tests")
+    yield running
+    running.stop()

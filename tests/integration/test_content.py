@@ -1,0 +1,78 @@
+"""What the application wrote arrives as it was written, down to the byte."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME
+
+from fix_pipeline import Pipeline
+from windrow import Message
+
+
+def relayed(pipeline: Pipeline, message: Message) -> list[tuple[str, bytes]]:
+    """Relay one message and compare everything but the headers, which are returned."""
+    pipeline.write(message)
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 1)
+    (received,) = pipeline.received()
+    assert received.value() == message.value
+    assert received.key() == message.key
+    return received.headers() or []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param("key", None, id="null value"),
+        pytest.param("key", b"", id="empty value"),
+        pytest.param("key", bytes(range(256)), id="binary value"),
+        pytest.param("ключ 鍵 🔑", "значение 值 🌾", id="unicode"),
+        pytest.param(b"\x00\xff\xfe", b"value", id="binary key"),
+        pytest.param(b"", b"value", id="empty key"),
+        pytest.param(None, b"value", id="no key"),
+        pytest.param(None, None, id="neither"),
+        pytest.param("key", os.urandom(1024 * 1024), id="1 MB value"),
+        pytest.param("key", b"compressible" * 500_000, id="6 MB value"),
+    ],
+)
+def test_key_and_value_arrive_unchanged(pipeline: Pipeline, key: bytes | None, value: bytes | None) -> None:
+    relayed(pipeline, pipeline.message(value, key))
+
+
+def test_headers_keep_their_order_repeats_and_bytes(pipeline: Pipeline) -> None:
+    headers: list[tuple[str, bytes | str | None]] = [
+        ("b", b"\x00\xff"),
+        ("a", "text ü"),
+        ("b", b""),
+        ("c", None),
+        ("naïve 名", b"1"),
+    ]
+    arrived = relayed(pipeline, pipeline.message("value", headers=headers))
+    assert arrived[:5] == [
+        ("b", b"\x00\xff"),
+        ("a", "text ü".encode()),
+        ("b", b""),
+        ("c", None),
+        ("naïve 名", b"1"),
+    ]
+
+
+def test_message_says_where_it_comes_from(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(source="billing")
+    headers = relayed(pipeline, pipeline.message("value", headers={"own": "1"}))
+    assert headers == [("own", b"1"), ("x-sequence", b"1"), ("x-source", b"billing")]
+
+
+def test_partition_and_timestamp_are_those_given(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(partitions=4)
+    moment = datetime(2020, 2, 29, 12, 30, 15, 123_000, tzinfo=UTC)
+    for partition in range(4):
+        pipeline.write(pipeline.message("value", partition=partition, timestamp=moment))
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 4)
+    received = pipeline.received()
+    assert sorted(message.partition() for message in received) == [0, 1, 2, 3]
+    expected = (TIMESTAMP_CREATE_TIME, int(moment.timestamp() * 1000))
+    assert {message.timestamp() for message in received} == {expected}

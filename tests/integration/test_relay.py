@@ -1,0 +1,150 @@
+"""The relay's life: it starts where it ended, ends when told to, and says what stopped it."""
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from fix_pipeline import Pipeline, wait_for
+from windrow import Message
+from windrow.capture.position import Position
+from windrow.errors import OutboxTableMissing, PositionForeign, PublishFailed, RelayFenced, SettingsInvalid
+from windrow.kafka.clients import client_config
+from windrow.relay import Relay, State
+from windrow.relay.setup import prepare
+from windrow.settings import Settings
+
+
+def test_restarted_relay_goes_on_where_it_ended(pipeline: Pipeline) -> None:
+    for start in range(3):
+        pipeline.write(*(pipeline.message(f"{start} {number}") for number in range(50)))
+        with pipeline.relay() as relay:
+            pipeline.wait_published(relay, (start + 1) * 50)
+    assert pipeline.values() == [f"{start} {number}".encode() for start in range(3) for number in range(50)]
+
+
+def test_states_follow_each_other(pipeline: Pipeline) -> None:
+    relay = Relay(pipeline.settings, pipeline.spark)
+    assert relay.state is State.CREATED
+    with relay:
+        assert relay.state is State.RUNNING
+        wait_for(lambda: relay.leader_id, "a leader")
+    assert relay.state is State.STOPPED
+    assert relay.leader_id is None
+    with pytest.raises(RuntimeError, match="starts once"):
+        relay.start()
+
+
+def test_second_relay_of_the_same_name_takes_over_without_loss_or_duplicates(pipeline: Pipeline) -> None:
+    pipeline.write(*(pipeline.message(f"{number}") for number in range(200)))
+    first = Relay(pipeline.settings, pipeline.spark)
+    with first:
+        pipeline.wait_published(first, 200)
+        with pipeline.relay() as second:
+            with pytest.raises(RelayFenced, match="another relay"):
+                first.wait(30)
+            pipeline.write(*(pipeline.message(f"{number}") for number in range(200, 400)))
+            pipeline.wait_published(second, 400)
+    assert pipeline.values() == [f"{number}".encode() for number in range(400)]
+
+
+def test_two_relays_of_different_names_do_not_touch_each_other(
+    make_pipeline: Callable[..., Pipeline],
+) -> None:
+    one, two = make_pipeline(), make_pipeline()
+    with one.relay() as first, two.relay() as second:
+        one.write(one.message("one"))
+        two.write(two.message("two"))
+        one.wait_published(first, 1)
+        two.wait_published(second, 1)
+    assert (one.values(), two.values()) == ([b"one"], [b"two"])
+
+
+def test_record_that_kafka_refuses_stops_the_relay_and_publishes_nothing_of_its_page(
+    pipeline: Pipeline,
+) -> None:
+    _limit_message_size(pipeline, 10_000)
+    pipeline.write(pipeline.message("before"), pipeline.message(b"x" * 20_000), pipeline.message("after"))
+    with (
+        Relay(pipeline.settings, pipeline.spark) as relay,
+        pytest.raises(PublishFailed, match=f"topic {pipeline.topic}: .*too large"),
+    ):
+        relay.wait(30)
+    assert pipeline.values() == []
+
+
+def test_position_of_another_database_is_refused(pipeline: Pipeline) -> None:
+    _commit_position(pipeline, Position("1234567890").encode())
+    with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="1234567890"):
+        relay.wait(30)
+
+
+def test_position_that_is_not_ours_is_refused(pipeline: Pipeline) -> None:
+    _commit_position(pipeline, "somebody else's")
+    with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="somebody else's"):
+        relay.wait(30)
+
+
+def test_rows_from_another_cluster_are_refused(pipeline: Pipeline) -> None:
+    with pipeline.connect() as connection:
+        connection.execute(
+            f"INSERT INTO {pipeline.settings.outbox_table} (tx, topic) VALUES ('4000000000', %s)",
+            (pipeline.topic,),
+        )
+    with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="4000000000"):
+        relay.wait(30)
+
+
+def test_preparing_again_changes_nothing(pipeline: Pipeline) -> None:
+    again = prepare(pipeline.settings)
+    assert again.migrations == []
+    assert not again.created_topic
+
+
+def test_number_of_shards_is_fixed(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(shards=2)
+    others = Settings.load(
+        environment={},
+        name=pipeline.settings.name,
+        outbox_table=pipeline.settings.outbox_table,
+        data_source=pipeline.settings.data_source,
+        base_kafka_config=pipeline.settings.base_kafka_config,
+        shards=3,
+    )
+    with pytest.raises(SettingsInvalid, match=r"shards: relay .* has 2"):
+        Relay(others, pipeline.spark).start()
+
+
+def test_relay_that_was_never_initialised_names_the_remedy(pipeline: Pipeline) -> None:
+    other = Settings.load(
+        environment={},
+        name="never_initialised",
+        outbox_table=pipeline.settings.outbox_table,
+        data_source=pipeline.settings.data_source,
+        base_kafka_config=pipeline.settings.base_kafka_config,
+    )
+    with pytest.raises(OutboxTableMissing, match='run "windrow init"'):
+        Relay(other, pipeline.spark).start()
+
+
+def test_writer_needs_nothing_but_the_right_to_insert(pipeline: Pipeline) -> None:
+    table = pipeline.settings.outbox_table
+    with pipeline.connect() as connection:
+        connection.execute(f"CREATE ROLE {table}_writer")
+        connection.execute(f"GRANT INSERT, SELECT (id) ON {table} TO {table}_writer")
+        connection.execute(f"SET ROLE {table}_writer")
+        assert pipeline.outbox.write(connection, Message(pipeline.topic, "value")) == 1
+
+
+def _commit_position(pipeline: Pipeline, metadata: str) -> None:
+    consumer = Consumer(client_config(pipeline.settings, {"group.id": pipeline.settings.leader_group_id}))
+    consumer.commit(offsets=[TopicPartition(pipeline.settings.leader_topic, 0, 1, metadata)], asynchronous=False)
+    consumer.close()
+
+
+def _limit_message_size(pipeline: Pipeline, size: int) -> None:
+    admin = AdminClient(client_config(pipeline.settings))
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, pipeline.topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
