@@ -74,6 +74,20 @@ def test_record_that_kafka_refuses_stops_the_relay_and_publishes_nothing_of_its_
     assert pipeline.values() == []
 
 
+def test_position_that_kafka_has_forgotten_is_taken_from_the_database(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.write(pipeline.message("before"))
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 1)
+    admin = AdminClient(client_config(pipeline.settings))
+    admin.delete_consumer_groups([pipeline.settings.leader_group_id])[pipeline.settings.leader_group_id].result(30)
+    pipeline.write(pipeline.message("after"))
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 2)
+    assert pipeline.values() == [b"before", b"after"]
+
+
 def test_position_of_another_database_is_refused(pipeline: Pipeline) -> None:
     _commit_position(pipeline, Position("1234567890").encode())
     with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="1234567890"):
