@@ -78,6 +78,12 @@ class Limits:
     max_poll_interval: timedelta = _field(
         "the same while the outbox is idle", _POSITIVE, default=timedelta(milliseconds=50)
     )
+    heartbeat_timeout: timedelta = _field(
+        "how long a leader goes on that does not hear itself", _POSITIVE, default=timedelta(seconds=5)
+    )
+    session_timeout: timedelta = _field(
+        "how long Kafka waits for a leader that died", _POSITIVE, default=timedelta(seconds=6)
+    )
     io_error_backoff: timedelta = _field(
         "first pause after the database or Kafka failed; it doubles up to 30 s",
         _POSITIVE,

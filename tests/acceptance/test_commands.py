@@ -1,65 +1,19 @@
 """The command line as a person uses it: what it prints, how it ends, what it leaves behind."""
 
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-import psutil
 import psycopg
 import pytest
 import yaml
 
+from fix_command import marked, windrow, windrow_running, write_config
 from fix_pipeline import Pipeline, wait_for
 from windrow import embedded
 
 pytestmark = pytest.mark.timeout(180)
-
-
-def windrow(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "windrow", *map(str, arguments)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-
-
-@contextmanager
-def windrow_running(*arguments: str | Path, mark: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs until it is told to end; its processes carry a mark in their environment."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "windrow", *map(str, arguments)],
-        env={**os.environ, "WINDROW_TEST_MARK": mark},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def marked(mark: str) -> list[int]:
-    """The processes, of any user, that carry the mark."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("WINDROW_TEST_MARK") == mark:
-                found.append(process.pid)
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
-    return found
 
 
 @pytest.fixture
@@ -72,19 +26,6 @@ def config(pipeline: Pipeline, tmp_path: Path) -> Path:
         dataSource=pipeline.settings.data_source,
         baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
     )
-
-
-def write_config(folder: Path, **settings: object) -> Path:
-    path = folder / "relay.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_init_twice_then_relay_until_interrupted(

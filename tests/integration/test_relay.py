@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from fix_pipeline import Pipeline, wait_for
 from windrow import Message
 from windrow.capture.position import Position
-from windrow.errors import OutboxTableMissing, PositionForeign, PublishFailed, RelayFenced, SettingsInvalid
+from windrow.errors import OutboxTableMissing, PositionForeign, PublishFailed, SettingsInvalid
 from windrow.kafka.clients import client_config
-from windrow.relay import Relay, State
+from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, Relay, State
 from windrow.relay.setup import prepare
 from windrow.settings import Settings
 
@@ -36,17 +36,25 @@ def test_states_follow_each_other(pipeline: Pipeline) -> None:
         relay.start()
 
 
-def test_second_relay_of_the_same_name_takes_over_without_loss_or_duplicates(pipeline: Pipeline) -> None:
+def test_second_relay_of_the_same_name_stands_by_and_takes_over(pipeline: Pipeline) -> None:
+    events: list[Event] = []
     pipeline.write(*(pipeline.message(f"{number}") for number in range(200)))
-    first = Relay(pipeline.settings, pipeline.spark)
+    first = Relay(pipeline.settings, pipeline.spark, events.append)
     with first:
         pipeline.wait_published(first, 200)
         with pipeline.relay() as second:
-            with pytest.raises(RelayFenced, match="another relay"):
-                first.wait(30)
+            wait_for(lambda: any(isinstance(event, LeaderRefreshed) for event in events), "the second relay to join")
             pipeline.write(*(pipeline.message(f"{number}") for number in range(200, 400)))
-            pipeline.wait_published(second, 400)
-    assert pipeline.values() == [f"{number}".encode() for number in range(400)]
+            pipeline.wait_published(first, 400)
+            assert (first.is_leader, second.is_leader) == (True, False)
+            term = first.leader_id
+            first.stop()
+            pipeline.write(*(pipeline.message(f"{number}") for number in range(400, 600)))
+            pipeline.wait_published(second, 600)
+            assert second.is_leader
+            assert second.leader_id != term
+    assert pipeline.values() == [f"{number}".encode() for number in range(600)]
+    assert [type(event) for event in events] == [LeaderAcquired, LeaderRefreshed, LeaderRevoked]
 
 
 def test_two_relays_of_different_names_do_not_touch_each_other(

@@ -17,7 +17,7 @@ from windrow.settings import Settings
 
 _ANSWER_WITHIN: Final = 10.0
 _ASK_AGAIN_AFTER: Final = 0.1
-_QUIET: Final[Mapping[str, Any]] = {"log_level": 2}
+_COMMON: Final[Mapping[str, Any]] = {"log_level": 2, "reconnect.backoff.max.ms": 1000}
 
 
 def error_of(exception: KafkaException) -> KafkaError:
@@ -27,7 +27,7 @@ def error_of(exception: KafkaException) -> KafkaError:
 
 def client_config(settings: Settings, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A client's configuration: what the user gave for all clients, under what is this one's own."""
-    return {**_QUIET, **settings.base_kafka_config, **(own or {})}
+    return {**_COMMON, **settings.base_kafka_config, **(own or {})}
 
 
 def create_topic(settings: Settings, topic: str, partitions: int) -> bool:

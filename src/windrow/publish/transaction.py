@@ -19,7 +19,7 @@ from windrow.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_DEFAULTS: Final[dict[str, Any]] = {
+DEFAULTS: Final[dict[str, Any]] = {
     "linger.ms": 5,
     "partitioner": "murmur2_random",  # the same partition for a key as JVM producers choose
     "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
@@ -33,6 +33,12 @@ _FENCED: Final = frozenset(
         KafkaError._FENCED,  # noqa: SLF001 - librdkafka's own codes start with an underscore
         KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.PRODUCER_FENCED,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
     }
 )
 _REFUSED: Final = frozenset(
@@ -56,7 +62,8 @@ _ABORT_WITHIN: Final = 5.0
 class TransactionalPublisher:
     """Publishes the pages of one shard."""
 
-    def __init__(self, settings: Settings, shard: Shard, saved: Committed | None) -> None:
+    def __init__(self, settings: Settings, shard: Shard, membership: bytes, saved: Committed | None) -> None:
+        self._membership = membership
         self._topic, self._shard = settings.leader_topic, shard.index
         self._source = settings.source.encode()
         self._refusals: list[str] = []
@@ -66,7 +73,7 @@ class TransactionalPublisher:
             client_config(
                 settings,
                 {
-                    **_DEFAULTS,
+                    **DEFAULTS,
                     **settings.base_kafka_config,
                     **settings.producer_kafka_config,
                     "transactional.id": f"windrow.{settings.name}.{shard.index}",
@@ -105,9 +112,7 @@ class TransactionalPublisher:
                 self._send(record)
             # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
             self._producer.flush()
-            self._producer.send_offsets_to_transaction(
-                [position], self._reader.consumer_group_metadata(), _OFFSETS_WITHIN
-            )
+            self._producer.send_offsets_to_transaction([position], self._membership, _OFFSETS_WITHIN)
             self._producer.commit_transaction(_SETTLE_WITHIN)
         self._in_transaction = False
         self.committed = committed
@@ -159,5 +164,5 @@ class TransactionalPublisher:
                 remedy = "Mend the topic or the messages, then start the relay again."
                 raise PublishFailed(f"Kafka refused messages to {self._refusals[0]}\n{remedy}") from exception
             if error.code() in _FENCED:
-                raise RelayFenced(f"another relay publishes under this name: {error.str()}") from exception
+                raise RelayFenced(f"the group has moved on: {error.str()}") from exception
             raise Interrupted(f"Kafka broke off: {error.str()}") from exception

@@ -27,6 +27,15 @@ def run_epoch(spark: SparkSession, settings: Settings, epoch: UUID, shards: int,
     return [ShardReport(**row.asDict()) for row in frame.collect()]
 
 
+def warm_up(spark: SparkSession) -> None:
+    """Have a Python worker that has imported this module, so that an epoch's tasks start at once."""
+    spark.range(0, 1, 1, 1).mapInArrow(_no_shards, _SCHEMA).collect()
+
+
+def _no_shards(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from ()
+
+
 def _shard_task(
     settings: Settings, epoch: UUID, shards: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -1,12 +1,15 @@
-"""The relay as its owner sees it: started, running, stopped; and the thread that runs one epoch after the other.
+"""The relay as its owner sees it: started, leading or standing by, stopped; and the thread that does it.
 
-Invariant: a relay that runs publishes, or is about to try again. What passes (a lost executor, a server away) costs a
-back-off; what does not pass (another relay of this name, a record that Kafka refuses) stops it, and `wait` raises it.
+Invariant: a relay that runs publishes, stands by, or is about to try again. What passes (a lost executor, a server
+away, another relay's turn) costs a pause; what does not pass (a record that Kafka refuses, a foreign position) stops
+it, and `wait` raises it.
 """
 
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from enum import Enum
 from types import TracebackType
@@ -17,9 +20,12 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from windrow import errors
+from windrow.election.mandate import Term
+from windrow.election.neli import Neli
 from windrow.kafka.clients import check_leader_topic, committed_positions, position_reader
 from windrow.record import Committed
-from windrow.relay.epoch import run_epoch
+from windrow.relay.epoch import run_epoch, warm_up
+from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked
 from windrow.relay.pace import backoff
 from windrow.relay.registry import Registry
 from windrow.relay.shard import ShardReport
@@ -29,6 +35,8 @@ from windrow.spark.session import JOB_FAILED, session, slots
 log = logging.getLogger(__name__)
 
 _GRACE: Final = 15.0
+_LOOK_EVERY: Final = 0.02
+_STAY_WARM: Final = 30.0
 _AWAY: Final = (errors.Interrupted, errors.DatabaseUnreachable)
 
 
@@ -44,23 +52,36 @@ class State(Enum):
 class Relay:
     """Publishes an outbox to Kafka. `with Relay(settings) as relay: relay.wait()`.
 
-    It runs in the given Spark session, or in one that it makes from the settings and stops at the end.
+    Of several relays of one name, one leads and the others stand by. It runs in the given Spark session, or in one that
+    it makes from the settings and stops at the end. `on_event` is called in the relay's own thread.
     """
 
-    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self, settings: Settings, spark: SparkSession | None = None, on_event: Callable[[Event], None] | None = None
+    ) -> None:
         self.settings = settings
+        self.state = State.CREATED
+        self.epochs = 0
+        """Epochs that this relay has begun."""
+        self._on_event = on_event
         self._registry = Registry(settings)
         self._own_spark = spark is None
         self._spark = spark
+        self._shards = 0
+        self._election = Neli(settings)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"relay {settings.name}", daemon=True)
-        self._epoch: UUID | None = None
         self._error: BaseException | None = None
-        self._shards = 0
-        self.epochs = 0
-        """Epochs that were begun."""
-        self.state = State.CREATED
-        self.leader_id: UUID | None = None
+
+    @property
+    def leader_id(self) -> UUID | None:
+        """The present term's id; None while another relay leads."""
+        term = self._election.term
+        return term.id if term else None
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id is not None
 
     def start(self) -> None:
         """Check that everything is there, and begin; a mistake is raised here, before anything runs."""
@@ -74,18 +95,17 @@ class Relay:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the page in hand be published, and end."""
+        """Let the page in hand be published, make way for another relay, and end."""
         if self.state is State.CREATED:
             self.state = State.STOPPED
         if self.state is not State.RUNNING:
             return
         self.state = State.STOPPING
         self._stop.set()
-        self._end_epoch()
         self._thread.join(_GRACE)
-        if self._thread.is_alive() and self._spark is not None:
+        if self._thread.is_alive():
             log.warning("relay %s: its tasks do not end by themselves; cancelling them", self.settings.name)
-            self._spark.interruptAll()
+            self._session.interruptAll()
             self._thread.join(_GRACE)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -105,7 +125,7 @@ class Relay:
         self.stop()
 
     def published(self) -> int:
-        """How many records the relay has published since it exists, as Kafka knows it."""
+        """How many records relays of this name have published since there are any, as Kafka knows it."""
         return sum(at.published for at in self.positions().values())
 
     def positions(self) -> dict[int, Committed]:
@@ -113,73 +133,107 @@ class Relay:
         with closing(position_reader(self.settings)) as reader:
             return committed_positions(reader, self.settings, range(self._shards))
 
+    @property
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            raise AssertionError("not started")
+        return self._spark
+
     def _run(self) -> None:
-        failures = 0
-        self.leader_id = uuid4()
-        log.info("relay %s leads with %d shards, term %s", self.settings.name, self._shards, self.leader_id)
         try:
-            while not self._stop.is_set():
-                try:
-                    self._run_epoch()
-                    failures = 0
-                except PythonException:
-                    raise
-                except (*JOB_FAILED, *_AWAY) as error:
-                    failures += 1
-                    if failures == 1:
-                        log.warning("relay %s: %s; trying again", self.settings.name, _first_line(error))
-                    self._stop.wait(backoff(failures, self.settings.limits.io_error_backoff))
+            self._election.start()
+            with ThreadPoolExecutor(1) as jobs:
+                while not self._stop.is_set():
+                    if term := self._election.term:
+                        self._lead(term, jobs)
+                    else:
+                        self._stand_by()
         except (errors.WindrowError, PythonException) as error:
             self._error = error
             log.error("relay %s ends: %s", self.settings.name, _first_line(error))  # noqa: TRY400 - `wait` raises it
         finally:
-            self.leader_id = None
-            if self._own_spark and self._spark is not None:
-                self._spark.stop()
+            self._election.stop()
+            if self._own_spark:
+                self._session.stop()
             self.state = State.STOPPED
             log.info("relay %s stopped", self.settings.name)
 
-    def _run_epoch(self) -> None:
-        spark = self._spark
-        if spark is None:
-            raise AssertionError("started without Spark")
-        self._epoch = uuid4()
-        self._registry.open_epoch(self._epoch)
-        self.epochs += 1
-        if self._stop.is_set():  # `stop` may have closed the epoch before this one
-            return
-        tasks = slots(spark) or self._shards
-        reports = run_epoch(spark, self.settings, self._epoch, self._shards, tasks)
-        self._save_positions()
-        for report in reports:
-            log.debug("relay %s: %s", self.settings.name, report)
-            self._judge(report)
+    def _stand_by(self) -> None:
+        """Wait for the mandate, with Spark's Python workers warm, so that leading can begin at once."""
+        with self._warning():
+            warm_up(self._session)
+        cold_at = time.monotonic() + _STAY_WARM
+        while not (self._stop.is_set() or self._election.term) and time.monotonic() < cold_at:
+            self._stop.wait(_LOOK_EVERY)
 
-    def _judge(self, report: ShardReport) -> None:
+    def _lead(self, term: Term, jobs: ThreadPoolExecutor) -> None:
+        """Run one epoch after the other, until the term or the relay is over."""
+        self._tell(LeaderAcquired(term.id))
+        failures = 0
+        while not self._stop.is_set() and (current := self._election.term) and current.id == term.id:
+            try:
+                self._run_epoch(current, jobs)
+                failures = 0
+            except PythonException:
+                raise
+            except (*JOB_FAILED, *_AWAY) as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("relay %s: %s; trying again", self.settings.name, _first_line(error))
+                self._stop.wait(backoff(failures, self.settings.limits.io_error_backoff))
+        self._tell(LeaderRevoked(term.id))
+
+    def _run_epoch(self, term: Term, jobs: ThreadPoolExecutor) -> None:
+        epoch = uuid4()
+        self._registry.open_epoch(epoch, term.membership)
+        self.epochs += 1
+        tasks = slots(self._session) or self._shards
+        job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
+        self._watch(job, epoch, term)
+        reports = job.result()
+        with self._warning():  # not needed for the next epoch
+            self._registry.save(self.positions())
+        for report in reports:
+            self._judge(report, term)
+
+    def _watch(self, job: Future[list[ShardReport]], epoch: UUID, term: Term) -> None:
+        """While the job runs: give its tasks the group's new generations, and end them when the term is over."""
+        ending = False
+        while not job.done():
+            current = self._election.term
+            over = self._stop.is_set() or current is None or current.id != term.id
+            if over and not ending:
+                ending = True
+                with self._warning():
+                    self._registry.close_epoch(epoch)
+            elif current and not over and current.membership != term.membership:
+                with self._warning():
+                    self._registry.renew_epoch(epoch, current.membership)
+                    term = current
+                    self._tell(LeaderRefreshed(term.id))
+            time.sleep(_LOOK_EVERY)
+
+    def _judge(self, report: ShardReport, term: Term) -> None:
+        log.debug("relay %s: %s", self.settings.name, report)
         if report.ending == "failed":
             kind, _, message = report.error.partition(": ")
             raise getattr(errors, kind)(message)
-        if report.ending == "superseded" and not self._stop.is_set():
-            raise errors.RelayFenced(
-                f"another relay named {self.settings.name} has taken over: give each its own name, or run one"
-            )
+        current = self._election.term
+        if report.ending == "superseded" and not self._stop.is_set() and current and current.id == term.id:
+            self._tell(LeaderFenced(term.id))
+            self._election.resign(term.id)
 
-    def _save_positions(self) -> None:
-        """Not needed for the next epoch, so a server that is away is no reason to end."""
-        with self._warning():
-            self._registry.save(self.positions())
-
-    def _end_epoch(self) -> None:
-        """Tell the tasks to end; where the database is away they are cancelled instead."""
-        if self._epoch is not None:
-            with self._warning():
-                self._registry.close_epoch(self._epoch)
+    def _tell(self, event: Event) -> None:
+        log.info("relay %s: %s %s", self.settings.name, type(event).__name__, event.leader_id)
+        if self._on_event:
+            self._on_event(event)
 
     @contextmanager
     def _warning(self) -> Iterator[None]:
+        """A server that is away here is no reason to end."""
         try:
             yield
-        except _AWAY as error:
+        except (*_AWAY, *JOB_FAILED) as error:
             log.warning("relay %s: %s", self.settings.name, _first_line(error))
 
 

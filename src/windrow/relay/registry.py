@@ -6,6 +6,7 @@ not theirs any more.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.sql import Literal
@@ -16,6 +17,14 @@ from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing, SettingsInvalid
 from windrow.record import Committed, Shard
 from windrow.settings import Settings
+
+
+class Turn(NamedTuple):
+    """The epoch whose tasks may run, their membership of the group, and the shard's saved position."""
+
+    epoch: UUID | None
+    membership: bytes
+    saved: Committed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +54,23 @@ class Registry:
         name = Literal(self.settings.name)
         connection.execute(self.tables.fill(query("relay", "enter"), name=name, shards=Literal(shards)))
 
-    def open_epoch(self, epoch: UUID) -> None:
-        self._execute("open_epoch", epoch)
+    def open_epoch(self, epoch: UUID, membership: bytes) -> None:
+        self._execute("open_epoch", epoch, membership)
+
+    def renew_epoch(self, epoch: UUID, membership: bytes) -> None:
+        self._execute("renew_epoch", epoch, membership)
 
     def close_epoch(self, epoch: UUID) -> None:
         self._execute("close_epoch", epoch)
 
-    def turn(self, shard: Shard) -> tuple[UUID | None, Committed | None]:
-        """The epoch whose tasks may run, and the position that was saved for the shard."""
+    def turn(self, shard: Shard) -> Turn:
+        """What a shard has to know before it opens."""
         with interruptible(), connect(self.settings.data_source) as connection:
             row = connection.execute(
                 self.tables.fill(query("relay", "turn")), {"name": self.settings.name, "shard": shard.index}
             ).fetchone()
-        epoch, published, position = row or (None, None, None)
-        return epoch, None if position is None else Committed(published, position)
+        epoch, membership, published, position = row or (None, None, None, None)
+        return Turn(epoch, membership or b"", None if position is None else Committed(published, position))
 
     def save(self, positions: Mapping[int, Committed]) -> None:
         """Keep positions in the database as well, for the day that Kafka has forgotten them."""
@@ -69,6 +81,7 @@ class Registry:
         with interruptible(), connect(self.settings.data_source) as connection:
             connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
 
-    def _execute(self, name: str, epoch: UUID) -> None:
+    def _execute(self, name: str, epoch: UUID, membership: bytes | None = None) -> None:
+        parameters = {"name": self.settings.name, "epoch": epoch, "membership": membership}
         with interruptible(), connect(self.settings.data_source) as connection:
-            connection.execute(self.tables.fill(query("relay", name)), {"name": self.settings.name, "epoch": epoch})
+            connection.execute(self.tables.fill(query("relay", name)), parameters)

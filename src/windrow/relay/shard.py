@@ -11,19 +11,22 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from datetime import timedelta
+from typing import Final, Literal
 from uuid import UUID
 
 from windrow.capture.protocol import Capture, Page
 from windrow.capture.snapshot import SnapshotCapture
 from windrow.errors import DatabaseUnreachable, Interrupted, RelayFenced, WindrowError
 from windrow.publish.transaction import TransactionalPublisher
-from windrow.record import Committed, Shard
+from windrow.record import Shard
 from windrow.relay.pace import backoff, poll_delay
-from windrow.relay.registry import Registry
+from windrow.relay.registry import Registry, Turn
 from windrow.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_AFTER_FENCE: Final = timedelta(milliseconds=5)
 
 Ending = Literal["time", "superseded", "failed"]
 
@@ -62,7 +65,8 @@ class ShardLoop:
                 with self._opened(self._check_turn()) as (capture, publisher):
                     self._pump(capture, publisher)
             except (Interrupted, DatabaseUnreachable, RelayFenced) as error:
-                # Fenced: by a successor, whose epoch `_check_turn` then sees, or by a transaction that timed out.
+                # Fenced: by a successor, whose epoch `_check_turn` then sees, by a new generation, which it brings, or
+                # by a transaction that timed out.
                 if not self._wait_after(error):
                     return self._report("time")
             except _Over as over:
@@ -97,16 +101,16 @@ class ShardLoop:
             raise _Over("time")
         return page
 
-    def _check_turn(self) -> Committed | None:
-        """Before anybody is fenced: is it still our turn? If so, the position saved in the database."""
-        epoch, saved = Registry(self._settings).turn(self._shard)
-        if epoch != self._epoch:
+    def _check_turn(self) -> Turn:
+        """Before anybody is fenced: is it still our turn?"""
+        turn = Registry(self._settings).turn(self._shard)
+        if turn.epoch != self._epoch:
             raise _Over("superseded")
-        return saved
+        return turn
 
     @contextmanager
-    def _opened(self, saved: Committed | None) -> Iterator[tuple[Capture, TransactionalPublisher]]:
-        with closing(TransactionalPublisher(self._settings, self._shard, saved)) as publisher:
+    def _opened(self, turn: Turn) -> Iterator[tuple[Capture, TransactionalPublisher]]:
+        with closing(TransactionalPublisher(self._settings, self._shard, turn.membership, turn.saved)) as publisher:
             committed = publisher.committed.position if publisher.committed else None
             with closing(SnapshotCapture(self._settings, self._shard, committed)) as capture:
                 yield capture, publisher
@@ -114,9 +118,10 @@ class ShardLoop:
     def _wait_after(self, error: WindrowError) -> bool:
         """Wait before the next try; False where the epoch is over by then."""
         self._failures += 1
-        if self._failures == 1:
+        fenced = isinstance(error, RelayFenced)
+        if self._failures == 1 and not fenced:
             log.warning("relay %s, shard %d: %s; trying again", self._settings.name, self._shard.index, error)
-        delay = backoff(self._failures, self._settings.limits.io_error_backoff)
+        delay = backoff(self._failures, _AFTER_FENCE if fenced else self._settings.limits.io_error_backoff)
         time.sleep(max(0.0, min(delay, self._ends_at - time.monotonic())))
         return time.monotonic() < self._ends_at
 

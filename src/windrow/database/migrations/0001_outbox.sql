@@ -15,11 +15,12 @@ CREATE TABLE {outbox} (
 );
 CREATE INDEX ON {outbox} (tx);
 
--- One row a relay: how many shards it has, and the epoch whose tasks may run.
+-- One row a relay: how many shards it has, the epoch whose tasks may run, and what they show Kafka to be believed.
 CREATE TABLE {relay} (
-  name   varchar(200) PRIMARY KEY,
-  shards integer NOT NULL CHECK (shards > 0),
-  epoch  uuid
+  name       varchar(200) PRIMARY KEY,
+  shards     integer NOT NULL CHECK (shards > 0),
+  epoch      uuid,
+  membership bytea
 );
 
 -- Each shard's position as of the end of an epoch: where a relay starts whose positions Kafka has forgotten.

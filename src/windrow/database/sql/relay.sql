@@ -8,7 +8,11 @@ SELECT shards FROM {relay} WHERE name = %(name)s
 
 -- name: open_epoch
 -- From now on the tasks of this epoch may run, and those of any other end.
-UPDATE {relay} SET epoch = %(epoch)s WHERE name = %(name)s
+UPDATE {relay} SET epoch = %(epoch)s, membership = %(membership)s WHERE name = %(name)s
+
+-- name: renew_epoch
+-- Give the tasks of this epoch the group's new generation, unless a later epoch has begun.
+UPDATE {relay} SET membership = %(membership)s WHERE name = %(name)s AND epoch = %(epoch)s
 
 -- name: close_epoch
 -- End the tasks of this epoch, unless a later one has begun.
@@ -19,8 +23,8 @@ UPDATE {relay} SET epoch = NULL WHERE name = %(name)s AND epoch = %(epoch)s
 SELECT epoch FROM {relay} WHERE name = %(name)s
 
 -- name: turn
--- Before a shard opens: the epoch whose tasks may run, and the shard's saved position.
-SELECT epoch, published, position
+-- Before a shard opens: the epoch whose tasks may run, their membership, and the shard's saved position.
+SELECT epoch, membership, published, position
 FROM {relay}
 LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s

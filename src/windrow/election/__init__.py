@@ -1,0 +1,1 @@
+"""Election: who of several relays of one name publishes."""

@@ -1,0 +1,79 @@
+"""A leader that is killed, or paused until another leads and then wakes up: nothing lost, doubled or reordered."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from fix_command import marked, windrow_running, write_config
+from fix_load import Load
+from fix_pipeline import Pipeline, wait_for
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+
+class Candidate:
+    """A relay in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mark = uuid4().hex
+        self.talk = folder / self.mark
+
+    def said(self, what: str) -> int:
+        """How often it said so."""
+        return self.talk.read_text().count(what) if self.talk.exists() else 0
+
+    def send(self, number: int) -> None:
+        """Send a signal to all of the relay's processes: driver, Spark, Python workers."""
+        for process in marked(self.mark):
+            os.kill(process, number)
+
+
+@pytest.fixture
+def candidate(pipeline: Pipeline, tmp_path: Path) -> Callable[[], AbstractContextManager[Candidate]]:
+    """Run one more relay of the pipeline's name."""
+    config = write_config(
+        tmp_path,
+        name=pipeline.settings.name,
+        outboxTable=pipeline.settings.outbox_table,
+        dataSource=pipeline.settings.data_source,
+        baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
+    )
+
+    @contextmanager
+    def running() -> Iterator[Candidate]:
+        new = Candidate(tmp_path)
+        with windrow_running("relay", "--config", config, mark=new.mark, talk=new.talk):
+            try:
+                yield new
+            finally:
+                new.send(signal.SIGKILL)
+
+    return running
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_standby_takes_over_from_a_leader_that_is_gone(
+    pipeline: Pipeline, candidate: Callable[[], AbstractContextManager[Candidate]], fault: signal.Signals
+) -> None:
+    load = Load(pipeline)
+    with candidate() as first:
+        wait_for(lambda: first.said("LeaderAcquired"), "the first to lead")
+        with candidate() as second:
+            wait_for(lambda: first.said("LeaderRefreshed"), "the second to join")
+            with load.running():
+                pipeline.wait_published(None, 500)
+                first.send(fault)
+                wait_for(lambda: second.said("LeaderAcquired"), "the second to lead")
+                pipeline.wait_published(None, pipeline.published() + 500)
+                if fault is signal.SIGSTOP:
+                    first.send(signal.SIGCONT)
+                    wait_for(lambda: first.said("LeaderRevoked"), "the first to find that it leads no more")
+                pipeline.wait_published(None, pipeline.published() + 500)
+            pipeline.wait_published(None, load.committed * 5)
+    assert second.said("LeaderFenced") == 0
+    load.judge()

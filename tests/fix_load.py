@@ -1,0 +1,71 @@
+"""Writers at work while something breaks, and the history by which the outcome is judged."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from fix_pipeline import Pipeline
+from windrow.observe.verdict import Written, judge
+
+
+class Load:
+    """One writer at work, and the history of what it did."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._stop = threading.Event()
+        self.history: dict[str, Written] = {}
+
+    @property
+    def committed(self) -> int:
+        return sum(1 for each in list(self.history.values()) if each.outcome == "committed")
+
+    @contextmanager
+    def running(self, writers: int = 2) -> Iterator[None]:
+        threads = [threading.Thread(target=self._write, args=(f"key {number}",)) for number in range(writers)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+
+    def _write(self, key: str) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                with self._pipeline.connect() as connection:
+                    while not self._stop.wait(0.002):
+                        number += 1
+                        self._write_one(connection, key, number)
+            except psycopg.OperationalError:
+                self._stop.wait(0.1)
+
+    def _write_one(self, connection: psycopg.Connection[tuple[object, ...]], key: str, number: int) -> None:
+        name = f"{key}/{number}"
+        self.history[name] = Written(key, number, "unknown")
+        for part in range(5):
+            self._pipeline.outbox.write(connection, self._pipeline.message(json.dumps([name, part]), key))
+        if number % 10 == 0:
+            connection.rollback()
+            self.history[name] = Written(key, number, "rolled back")
+        else:
+            connection.commit()
+            self.history[name] = Written(key, number, "committed")
+
+    def judge(self) -> None:
+        """Every part of every committed transaction came once and in order; no part of any other."""
+        history = {
+            f"{name}/{part}": Written(each.key, each.number * 5 + part, each.outcome)
+            for name, each in self.history.items()
+            for part in range(5)
+        }
+        receipts = [json.loads(value or b"[]") for value in self._pipeline.values()]
+        verdict = judge(history, [f"{name}/{part}" for name, part in receipts])
+        assert verdict.sound, verdict
+        assert verdict.received >= verdict.written > 0
