@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import yaml
 
 _PREFIX: Final = "WINDROW_"
-_SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "limits", "spark")
+_SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "limits", "purge", "spark")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,180}")
 _OURS: Final = ("transactional.id", "enable.idempotence", "group.id", "delivery.report.only.error")
 _POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
@@ -98,6 +98,23 @@ class Limits:
             raise SettingsInvalid(mistakes)
 
 
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """What becomes of published rows."""
+
+    interval: timedelta = _field("time between two purges", _POSITIVE, default=timedelta(seconds=5))
+    retention: timedelta = _field(
+        "how long published rows are kept, counted from their creation",
+        bounds(timedelta(), timedelta.max, "0s or more"),
+        default=timedelta(),
+    )
+    chunk: int = _field("rows deleted in one transaction", bounds(1, 1_000_000, "1 to 1000000"), default=10_000)
+
+    def __post_init__(self) -> None:
+        if mistakes := [*out_of_bounds(Purge, values_of(self), "purge.")]:
+            raise SettingsInvalid(mistakes)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Settings:
     """What a relay needs to know; `Settings.load` reads them."""
@@ -128,6 +145,7 @@ class Settings:
     )
     spark: Mapping[str, str] = _field("Spark's own settings, and master or remote", _spark, default_factory=dict)
     limits: Limits = _field("bounds and paces", default_factory=Limits)
+    purge: Purge = _field("what becomes of published rows", default_factory=Purge)
 
     def __post_init__(self) -> None:
         derived = {
@@ -193,8 +211,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             given[camel(name)] = value
         elif name.startswith("kafka_"):
             given.setdefault("baseKafkaConfig", {})[name.removeprefix("kafka_").replace("_", ".")] = value
-        elif name.startswith("limits_"):
-            given.setdefault("limits", {})[camel(name.removeprefix("limits_"))] = value
+        elif name.startswith(("limits_", "purge_")):
+            section, _, key = name.partition("_")
+            given.setdefault(section, {})[camel(key)] = value
     return given
 
 

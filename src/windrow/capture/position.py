@@ -65,6 +65,12 @@ class Snapshot:
         view = self._until(max(fitting, 0))
         return view if view.xmax > since.xmax else since
 
+    def meet(self, other: Self) -> Self:
+        """What both see."""
+        xmax = min(self.xmax, other.xmax)
+        xip = tuple(sorted(tx for tx in {*self.xip, *other.xip} if tx < xmax))
+        return type(self)(min(self.xmin, other.xmin), xmax, xip)
+
     def _until(self, kept: int) -> Self:
         """The view in which the first `kept` of the open transactions are open, and none after them has begun."""
         return type(self)(self.xmin, self.xip[kept], self.xip[:kept])

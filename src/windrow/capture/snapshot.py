@@ -28,6 +28,8 @@ from windrow.settings import Settings
 # The plans that the queries are written for: a table that fills and empties has statistics that mislead the planner.
 _SESSION: Final = (
     "SET enable_seqscan = off",
+    "SET enable_bitmapscan = off",  # its rows have no order: the whole backlog would be sorted for every page
+    "SET max_parallel_workers_per_gather = 0",
     "SET jit = off",
     "SET plan_cache_mode = force_generic_plan",
     "SET default_transaction_read_only = on",

@@ -10,10 +10,13 @@ from typing import Final
 
 import click
 
+from windrow.cli.bench import bench
 from windrow.cli.demo import demo
 from windrow.cli.init import init
+from windrow.cli.purge import purge
 from windrow.cli.relay import relay
 from windrow.cli.servers import servers
+from windrow.cli.status import show_status
 from windrow.errors import UserError, WindrowError
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(message)s"
@@ -44,7 +47,7 @@ def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
     logging.getLogger("windrow").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (demo, init, relay, servers):
+for command in (bench, demo, init, purge, relay, servers, show_status):
     windrow.add_command(command)
 
 

@@ -27,6 +27,7 @@ from windrow.record import Committed
 from windrow.relay.epoch import run_epoch, warm_up
 from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked
 from windrow.relay.pace import backoff
+from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
 from windrow.relay.shard import ShardReport
 from windrow.settings import Settings
@@ -169,6 +170,11 @@ class Relay:
     def _lead(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         """Run one epoch after the other, until the term or the relay is over."""
         self._tell(LeaderAcquired(term.id))
+        with self._purging():
+            self._run_epochs(term, jobs)
+        self._tell(LeaderRevoked(term.id))
+
+    def _run_epochs(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         failures = 0
         while not self._stop.is_set() and (current := self._election.term) and current.id == term.id:
             try:
@@ -181,11 +187,35 @@ class Relay:
                 if failures == 1:
                     log.warning("relay %s: %s; trying again", self.settings.name, _first_line(error))
                 self._stop.wait(backoff(failures, self.settings.limits.io_error_backoff))
-        self._tell(LeaderRevoked(term.id))
+
+    @contextmanager
+    def _purging(self) -> Iterator[None]:
+        """Meanwhile, now and then: save the positions, and delete what all relays have published."""
+        over = threading.Event()
+
+        def purge() -> None:
+            purger = Purger(self.settings)
+            while not over.wait(self.settings.purge.interval.total_seconds()):
+                try:
+                    self._registry.save(self.positions())
+                    for deleted in purger.purge():
+                        log.debug("relay %s: purged %d rows", self.settings.name, deleted)
+                        if over.is_set():
+                            break
+                except errors.WindrowError as error:  # whoever is away is reported by the shards, which need them
+                    log.debug("relay %s: not purged: %s", self.settings.name, _first_line(error))
+
+        thread = threading.Thread(target=purge, name=f"purge of {self.settings.name}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _run_epoch(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         epoch = uuid4()
-        self._registry.open_epoch(epoch, term.membership)
+        self._registry.open_epoch(epoch, term.id, term.membership)
         self.epochs += 1
         tasks = slots(self._session) or self._shards
         job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)

@@ -54,14 +54,14 @@ class Registry:
         name = Literal(self.settings.name)
         connection.execute(self.tables.fill(query("relay", "enter"), name=name, shards=Literal(shards)))
 
-    def open_epoch(self, epoch: UUID, membership: bytes) -> None:
-        self._execute("open_epoch", epoch, membership)
+    def open_epoch(self, epoch: UUID, leader: UUID, membership: bytes) -> None:
+        self._execute("open_epoch", epoch=epoch, leader=leader, membership=membership)
 
     def renew_epoch(self, epoch: UUID, membership: bytes) -> None:
-        self._execute("renew_epoch", epoch, membership)
+        self._execute("renew_epoch", epoch=epoch, membership=membership)
 
     def close_epoch(self, epoch: UUID) -> None:
-        self._execute("close_epoch", epoch)
+        self._execute("close_epoch", epoch=epoch)
 
     def turn(self, shard: Shard) -> Turn:
         """What a shard has to know before it opens."""
@@ -81,7 +81,6 @@ class Registry:
         with interruptible(), connect(self.settings.data_source) as connection:
             connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
 
-    def _execute(self, name: str, epoch: UUID, membership: bytes | None = None) -> None:
-        parameters = {"name": self.settings.name, "epoch": epoch, "membership": membership}
+    def _execute(self, name: str, **parameters: UUID | bytes) -> None:
         with interruptible(), connect(self.settings.data_source) as connection:
-            connection.execute(self.tables.fill(query("relay", name)), parameters)
+            connection.execute(self.tables.fill(query("relay", name)), {"name": self.settings.name, **parameters})

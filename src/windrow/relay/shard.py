@@ -58,6 +58,7 @@ class ShardLoop:
         self._settings, self._shard, self._epoch = settings, shard, epoch
         self._ends_at = time.monotonic() + settings.epoch.total_seconds()
         self._records = self._transactions = self._failures = 0
+        self._commit_idle_at = 0.0
 
     def run(self) -> ShardReport:
         while True:
@@ -89,9 +90,17 @@ class ShardLoop:
                     self._failures = 0
                     last_message = time.monotonic()
                 elif not page.more:
+                    self._commit_idle(publisher, page)
                     idle = time.monotonic() - last_message
                     time.sleep(poll_delay(idle, limits.min_poll_interval, limits.max_poll_interval))
                 page = following.result() if following else self._next(capture)
+
+    def _commit_idle(self, publisher: TransactionalPublisher, page: Page) -> None:
+        """Now and then commit how far an idle shard has looked, so that it does not hold back the purge."""
+        if time.monotonic() >= self._commit_idle_at:
+            self._commit_idle_at = time.monotonic() + self._settings.purge.interval.total_seconds()
+            if publisher.committed is None or publisher.committed.position != page.position.encode():
+                publisher.publish([], page.position)
 
     def _next(self, capture: Capture) -> Page:
         page = capture.next()

@@ -15,10 +15,12 @@ CREATE TABLE {outbox} (
 );
 CREATE INDEX ON {outbox} (tx);
 
--- One row a relay: how many shards it has, the epoch whose tasks may run, and what they show Kafka to be believed.
+-- One row a relay: how many shards it has, who leads, the epoch whose tasks may run, and what they show Kafka to be
+-- believed.
 CREATE TABLE {relay} (
   name       varchar(200) PRIMARY KEY,
   shards     integer NOT NULL CHECK (shards > 0),
+  leader     uuid,
   epoch      uuid,
   membership bytea
 );

@@ -8,7 +8,7 @@ SELECT shards FROM {relay} WHERE name = %(name)s
 
 -- name: open_epoch
 -- From now on the tasks of this epoch may run, and those of any other end.
-UPDATE {relay} SET epoch = %(epoch)s, membership = %(membership)s WHERE name = %(name)s
+UPDATE {relay} SET epoch = %(epoch)s, membership = %(membership)s, leader = %(leader)s WHERE name = %(name)s
 
 -- name: renew_epoch
 -- Give the tasks of this epoch the group's new generation, unless a later epoch has begun.
@@ -16,7 +16,7 @@ UPDATE {relay} SET membership = %(membership)s WHERE name = %(name)s AND epoch =
 
 -- name: close_epoch
 -- End the tasks of this epoch, unless a later one has begun.
-UPDATE {relay} SET epoch = NULL WHERE name = %(name)s AND epoch = %(epoch)s
+UPDATE {relay} SET epoch = NULL, leader = NULL WHERE name = %(name)s AND epoch = %(epoch)s
 
 -- name: current_epoch
 -- The epoch whose tasks may run.
@@ -35,3 +35,4 @@ INSERT INTO {position} (relay, shard, published, position)
 VALUES (%(name)s, %(shard)s, %(published)s, %(position)s)
 ON CONFLICT (relay, shard) DO UPDATE
 SET published = excluded.published, position = excluded.position, saved_at = now()
+WHERE {position}.published <= excluded.published

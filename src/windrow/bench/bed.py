@@ -1,0 +1,144 @@
+"""What measurements stand on: servers, a Spark session, helper processes; and lanes, each with its own outbox.
+
+Everything that a lane creates is removed with it, so that a user's own servers are left as they were.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Final
+from uuid import uuid4
+
+from confluent_kafka.admin import AdminClient
+from psycopg.sql import SQL
+from pyspark.sql import SparkSession
+
+from windrow import embedded
+from windrow.bench.check import NONE, Faults, Numbers, faults
+from windrow.bench.load import KEYS, backlog
+from windrow.bench.receiver import PARTITIONS
+from windrow.bench.size import Size
+from windrow.database.postgres import Connection, Tables, connect
+from windrow.errors import EnvironmentUnfit
+from windrow.kafka.clients import client_config, create_topic
+from windrow.relay import Relay
+from windrow.relay.setup import default_shards, prepare
+from windrow.settings import Settings
+from windrow.spark.session import session
+
+_FIRST_WITHIN: Final = 60.0
+# Checkpoints would fall into some runs and not into others.
+_POSTGRES: Final = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "512MB"}
+
+
+@dataclass
+class Lane:
+    """An outbox, its relay's settings, and a topic that nothing else uses."""
+
+    settings: Settings
+    topic: str
+    spark: SparkSession
+
+    @property
+    def tables(self) -> Tables:
+        return Tables.beside(self.settings.outbox_table)
+
+    def connect(self) -> Connection:
+        return connect(self.settings.data_source, "windrow bench")
+
+    def write_backlog(self, numbers: range, keys: int = KEYS) -> int:
+        """Write the records of these numbers in one transaction; return when its commit returned."""
+        with self.connect() as connection:
+            connection.execute(backlog(self.tables, self.topic, numbers, keys))
+            return time.monotonic_ns()
+
+    @contextmanager
+    def relaying(self) -> Iterator[Relay]:
+        """The lane's relay, warm: record 0 has come through."""
+        with Relay(self.settings, self.spark) as relay:
+            self.write_backlog(range(1))
+            deadline = time.monotonic() + _FIRST_WITHIN
+            while relay.published() < 1:
+                relay.wait(0)
+                if time.monotonic() > deadline:
+                    raise EnvironmentUnfit(
+                        f"no record came through in {_FIRST_WITHIN:.0f} s; look at the servers' logs"
+                    )
+                time.sleep(0.05)
+            yield relay
+        relay.wait()
+
+
+@dataclass
+class Bed:
+    """Servers and processes of one run, and the faults seen in it."""
+
+    size: Size
+    database: str
+    kafka: Mapping[str, str]
+    spark: SparkSession
+    helpers: ProcessPoolExecutor
+    say: Callable[[str], None]
+    shards: int
+    embedded_kafka: bool
+    faults: Faults = NONE
+
+    def judge(self, received: Numbers, written: int, keys: int = KEYS) -> None:
+        found = faults(received, written, keys)
+        if found != NONE:
+            self.say(f"  NOT SOUND: {found}")
+        self.faults += found
+
+    @contextmanager
+    def lane(self, epoch: float = 3_600.0) -> Iterator[Lane]:
+        name = f"windrow_bench_{uuid4().hex[:8]}"
+        loaded = Settings.load(
+            environment={},
+            name=name,
+            outbox_table=name,
+            data_source=self.database,
+            base_kafka_config=self.kafka,
+            shards=self.shards,
+            epoch=timedelta(seconds=epoch),
+        )
+        lane = Lane(loaded, f"{name}.records", self.spark)
+        try:
+            prepare(loaded)
+            create_topic(loaded, lane.topic, PARTITIONS)
+            yield lane
+        finally:
+            _remove(lane)
+
+
+def _remove(lane: Lane) -> None:
+    with lane.connect() as connection:
+        for each in fields(lane.tables):
+            connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(getattr(lane.tables, each.name)))
+    admin = AdminClient(client_config(lane.settings))
+    there = admin.list_topics(timeout=10).topics
+    for future in admin.delete_topics([t for t in (lane.topic, lane.settings.leader_topic) if t in there]).values():
+        future.result(10)
+
+
+@contextmanager
+def open_bed(size: Size, database: str | None, kafka: str | None, say: Callable[[str], None]) -> Iterator[Bed]:
+    """A bed on the given servers, or on embedded ones of its own."""
+    with ExitStack() as stack:
+        if database is None:
+            say("starting PostgreSQL …")
+            database = stack.enter_context(embedded.Postgres(settings=_POSTGRES)).url
+        config: Mapping[str, str] = {"bootstrap.servers": kafka or ""}
+        if kafka is None:
+            say("starting Kafka …")
+            config = stack.enter_context(embedded.Kafka()).client_config
+        say("starting Spark local[*] …")
+        spark = session({}, "bench")
+        stack.callback(spark.stop)
+        shards = default_shards()
+        helpers = ProcessPoolExecutor(shards + 2, multiprocessing.get_context("spawn"))
+        stack.callback(helpers.shutdown, cancel_futures=True)
+        yield Bed(size, database, config, spark, helpers, say, shards, kafka is None)

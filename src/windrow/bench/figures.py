@@ -1,0 +1,63 @@
+"""Which figures there are, and which measurement yields them."""
+
+import platform
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
+from importlib.metadata import version
+from typing import Any, Final
+
+import confluent_kafka
+
+from windrow.bench import backlog, idle, inserts, latency
+from windrow.bench.bed import Bed
+from windrow.database.postgres import connect
+from windrow.embedded.broker import VERSION as KAFKA_VERSION
+
+_MEASUREMENTS: Final[Mapping[str, tuple[Callable[[Bed], dict[str, float]], tuple[str, ...]]]] = {
+    "backlog against the ceiling": (backlog.throughput, ("throughput_ratio", "records_per_s")),
+    "backlog of a single key": (backlog.hot_key, ("hot_key_ratio",)),
+    "small and large backlog": (backlog.growth, ("growth_ratio",)),
+    "latency at 1,000 records/s": (latency.at_1k, ("p50_ratio", "p99_ratio", "p50_ms", "p99_ms", "t_ms")),
+    "latency at 10,000 records/s": (latency.at_10k, ("p99_ratio_10k",)),
+    "idle": (idle.idle, ("idle_statements_per_s", "idle_cpu_cores")),
+    "inserts": (inserts.inserts, ("insert_ratio",)),
+}
+_OF_ALL: Final = ("lost", "duplicated", "reordered")
+KEYS: Final = (*(key for _, keys in _MEASUREMENTS.values() for key in keys), *_OF_ALL, "versions")
+
+
+def measure(bed: Bed, only: Collection[str] = ()) -> dict[str, Any]:
+    """The figures named, or all; what is measured along with them; and the faults of all runs."""
+    figures: dict[str, Any] = {}
+    latency.warm_up(bed)
+    for title, run in _wanted(only):
+        bed.say(f"{title} …")
+        figures |= {key: _rounded(figure) for key, figure in run(bed).items()}
+    found = bed.faults
+    figures |= {"lost": found.lost, "duplicated": found.duplicated, "reordered": found.reordered}
+    return figures | {"versions": _versions(bed)}
+
+
+def _wanted(only: Collection[str]) -> Iterator[tuple[str, Callable[[Bed], dict[str, float]]]]:
+    """Without names all; so also where the faults are asked for alone."""
+    everything = not set(only).difference(_OF_ALL, {"versions"})
+    for title, (run, keys) in _MEASUREMENTS.items():
+        if everything or set(only) & set(keys):
+            yield title, run
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.4g}") if figure < 1000 else round(figure)
+
+
+def _versions(bed: Bed) -> dict[str, str]:
+    with closing(connect(bed.database)) as connection:
+        row = connection.execute("SHOW server_version").fetchone()
+    return {
+        "windrow": version("windrow"),
+        "python": platform.python_version(),
+        "spark": bed.spark.version,
+        "postgresql": row[0].split()[0] if row else "?",
+        "kafka": KAFKA_VERSION if bed.embedded_kafka else "the user's",
+        "librdkafka": confluent_kafka.libversion()[0],
+    }

@@ -1,0 +1,67 @@
+"""What the outbox costs those who write to it: inserts into windrow's table and into goharvest's, in turns."""
+
+import time
+from typing import Final
+
+import psycopg
+
+from windrow.bench.bed import Bed
+from windrow.bench.load import HEADERS, KEYS, key_of, value_of
+from windrow.message import Message
+from windrow.outbox import Outbox
+from windrow.settings import Settings
+from windrow.table import quoted
+
+_TURNS: Final = 10
+_TRANSACTION: Final = 100
+_GOHARVEST: Final = """
+CREATE TABLE {table} (
+  id                  BIGSERIAL PRIMARY KEY,
+  create_time         TIMESTAMP WITH TIME ZONE NOT NULL,
+  kafka_topic         VARCHAR(249) NOT NULL,
+  kafka_key           VARCHAR(100) NOT NULL,
+  kafka_value         VARCHAR(10000),
+  kafka_header_keys   TEXT[] NOT NULL,
+  kafka_header_values TEXT[] NOT NULL,
+  leader_id           UUID
+)
+"""
+_STASH: Final = """
+INSERT INTO {table} (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values)
+VALUES (now(), %s, %s, %s, %s, %s)
+"""
+
+
+def inserts(bed: Bed) -> dict[str, float]:
+    with bed.lane() as lane:
+        ours, theirs = bed.helpers.submit(insert_in_turns, lane.settings, lane.topic, bed.size.inserts).result()
+    bed.say(f"  windrow's table {ours:,.0f} inserts/s, goharvest's {theirs:,.0f}")
+    return {"insert_ratio": ours / theirs}
+
+
+def insert_in_turns(settings: Settings, topic: str, count: int) -> tuple[float, float]:
+    """Inserts a second into windrow's table and into goharvest's: one statement each, a hundred a transaction."""
+    outbox, theirs = Outbox(settings.outbox_table), quoted(settings.outbox_table, "_goharvest")
+    headers = [(name, content.decode()) for name, content in HEADERS]
+    names, contents = [name for name, _ in headers], [content for _, content in headers]
+    text = value_of(0)[8:].decode().ljust(200)
+    seconds = [0.0, 0.0]
+    with psycopg.connect(settings.data_source, autocommit=True) as connection:
+        connection.execute(_GOHARVEST.format(table=theirs))
+        try:
+            for _ in range(_TURNS):
+                for table in range(2):
+                    began = time.monotonic()
+                    for first in range(0, count // _TURNS, _TRANSACTION):
+                        with connection.transaction():
+                            for number in range(first, first + _TRANSACTION):
+                                key = key_of(number, KEYS).decode()
+                                if table == 0:
+                                    message = Message(topic, key=key, value=text, headers=headers)
+                                    connection.execute(*outbox.insert(message))
+                                else:
+                                    connection.execute(_STASH.format(table=theirs), (topic, key, text, names, contents))
+                    seconds[table] += time.monotonic() - began
+        finally:
+            connection.execute(f"DROP TABLE {theirs}")
+    return count / seconds[0], count / seconds[1]

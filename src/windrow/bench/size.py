@@ -1,0 +1,53 @@
+"""How much is measured: the sizes that the figures are defined with, and small ones for trying it out."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Records, seconds and rounds; rates are the same in every size."""
+
+    backlog: int
+    rounds: int
+    """Backlogs are repeated so often, in turns with what they are compared with."""
+    small_backlog: int
+    large_backlog: int
+    warm_up: float
+    """Seconds of a live run that come before its latencies count."""
+    live: float
+    epoch: float
+    settle: float
+    """Seconds until a relay without messages counts as idle."""
+    idle: float
+    inserts: int
+    small_transactions: int
+    """Transactions that warm the broker up."""
+
+
+FULL: Final = Size(
+    backlog=300_000,
+    rounds=3,
+    small_backlog=200_000,
+    large_backlog=2_000_000,
+    warm_up=10.0,
+    live=60.0,
+    epoch=30.0,
+    settle=10.0,
+    idle=30.0,
+    inserts=100_000,
+    small_transactions=3_000,
+)
+QUICK: Final = Size(
+    backlog=30_000,
+    rounds=1,
+    small_backlog=20_000,
+    large_backlog=100_000,
+    warm_up=2.0,
+    live=4.0,
+    epoch=3.0,
+    settle=2.0,
+    idle=3.0,
+    inserts=5_000,
+    small_transactions=100,
+)

@@ -1,0 +1,77 @@
+"""Live load: one row a transaction, at a rate, on several connections. Runs in a process of its own.
+
+The rate is kept whatever the database takes for a commit: a writer that is late goes on at once. It speaks to libpq
+directly, so that ten thousand transactions a second leave the machine to the relay.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+from psycopg import pq
+
+from windrow.bench.check import Numbers
+from windrow.bench.load import HEADERS, KEYS, key_of, value_of
+from windrow.settings import Settings
+from windrow.table import quoted
+
+WRITERS: Final = 4
+_LEAD: Final = 200_000_000
+_INSERT: Final = """
+INSERT INTO {table} (topic, key, value, header_keys, header_values)
+VALUES ($1, $2::bytea, $3::bytea, {names}, {contents})
+"""
+
+
+def write_live(settings: Settings, topic: str, count: int, rate: float, *, durably: bool) -> Numbers:
+    """Write the numbers from 1 on; return when each one's commit returned, by number (0 has none)."""
+    committed = np.zeros(count + 1, dtype=np.int64)
+    writer = _Writer(settings, topic, time.monotonic_ns() + _LEAD, rate, durably)
+    with ThreadPoolExecutor(WRITERS) as threads:
+        # A key belongs to one writer, since the keys' count is a multiple of theirs.
+        shares = [range(first, count + 1, WRITERS) for first in range(1, WRITERS + 1)]
+        for share, moments in zip(shares, threads.map(writer.write, shares), strict=True):
+            committed[share.start :: WRITERS] = moments
+    return committed
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    settings: Settings
+    topic: str
+    begin: int
+    rate: float
+    durably: bool
+
+    def write(self, share: range) -> list[int]:
+        moments = []
+        with psycopg.connect(self.settings.data_source, autocommit=True) as connection:
+            if not self.durably:
+                connection.execute("SET synchronous_commit = off")
+            libpq = connection.pgconn
+            _expect_ok(libpq.prepare(b"w", _statement(self.settings, connection)))
+            topic = self.topic.encode()
+            for number in share:
+                due = self.begin + int(number / self.rate * 1e9)
+                if (early := due - time.monotonic_ns()) > 0:
+                    time.sleep(early / 1e9)
+                result = libpq.exec_prepared(b"w", [topic, key_of(number, KEYS), value_of(number)], [0, 1, 1])
+                moments.append(time.monotonic_ns())
+                _expect_ok(result)
+        return moments
+
+
+def _statement(settings: Settings, connection: psycopg.Connection[Any]) -> bytes:
+    literals = [
+        psycopg.sql.Literal([name for name, _ in HEADERS]).as_string(connection),
+        psycopg.sql.Literal([content for _, content in HEADERS]).as_string(connection),
+    ]
+    return _INSERT.format(table=quoted(settings.outbox_table), names=literals[0], contents=literals[1]).encode()
+
+
+def _expect_ok(result: "pq.abc.PGresult") -> None:
+    if result.status != pq.ExecStatus.COMMAND_OK:
+        raise psycopg.OperationalError(result.error_message.decode(errors="replace"))

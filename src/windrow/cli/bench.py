@@ -1,0 +1,62 @@
+"""`windrow bench`: measure windrow on this machine."""
+
+import json
+import sys
+from typing import Final
+
+import click
+from rich.console import Console
+
+from windrow.bench import FULL, KEYS, QUICK, measure, open_bed
+
+_FAULTS: Final = ("lost", "duplicated", "reordered")
+
+
+@click.group()
+def bench() -> None:
+    """Measure windrow on this machine."""
+
+
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+@click.option("--only", multiple=True, metavar="KEY…", help="Measure these figures alone, and what comes with them.")
+@click.argument("more", nargs=-1, metavar="")
+@click.option("--quick", is_flag=True, help="Small sizes, to see that it works: the figures mean little.")
+@click.option("--database", metavar="URL", help="Measure on this PostgreSQL instead of an embedded one.")
+@click.option("--kafka", metavar="SERVERS", help="Measure on these brokers instead of an embedded one.")
+def relay(
+    as_json: bool,  # noqa: FBT001 - a flag
+    only: tuple[str, ...],
+    more: tuple[str, ...],
+    quick: bool,  # noqa: FBT001 - a flag
+    database: str | None,
+    kafka: str | None,
+) -> None:
+    r"""Measure the relay: throughput, latency, cost; and whether anything was lost, duplicated or reordered.
+
+    Starts a PostgreSQL, a Kafka broker and Spark of its own, and takes about ten minutes. On your own servers it
+    creates tables and topics named windrow_bench_…, and removes them. What each figure means:
+    docs/reference/benchmarks.md. Exit status 0 only if nothing was lost, duplicated or reordered.
+
+    \b
+    Examples:
+      windrow bench relay --json
+      windrow bench relay --only throughput_ratio hot_key_ratio
+      windrow bench relay --database postgresql://app@db/scratch --kafka kafka:9092
+    """
+    if more and not only:
+        raise click.UsageError(f"unexpected argument {more[0]}; name figures after --only")
+    wanted = (*only, *more)
+    if unknown := [key for key in wanted if key not in KEYS]:
+        raise click.UsageError(f"no such figure: {', '.join(unknown)}; there are {', '.join(KEYS)}")
+    talk = Console(stderr=True, highlight=False)
+    with open_bed(
+        QUICK if quick else FULL, database, kafka, lambda line: talk.print(line, style="dim", soft_wrap=True)
+    ) as bed:
+        figures = measure(bed, wanted)
+    if as_json:
+        click.echo(json.dumps(figures))
+    else:
+        for key, figure in figures.items():
+            click.echo(f"{key:24}{figure}")
+    sys.exit(1 if any(figures[key] for key in _FAULTS) else 0)

@@ -1,0 +1,74 @@
+"""How a relay is: who leads, how far each shard is, what waits. Asked of Kafka and the database, from anywhere."""
+
+from contextlib import closing
+from dataclasses import dataclass
+from uuid import UUID
+
+from windrow.capture.position import NOTHING, Position
+from windrow.capture.shards import predicate
+from windrow.database.migrations import check
+from windrow.database.postgres import Connection, Tables, connect, interruptible
+from windrow.database.queries import query
+from windrow.errors import OutboxTableMissing
+from windrow.kafka.clients import committed_positions, position_reader
+from windrow.record import Committed, Shard
+from windrow.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """One shard: what it has published, and what of it waits."""
+
+    shard: int
+    published: int
+    position: str
+    backlog: int
+    oldest_age: float
+    """Seconds since the oldest waiting message was created; 0 where none waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A relay and its shards."""
+
+    name: str
+    leader_id: UUID | None
+    """The term of the leader; None where nobody leads."""
+    shards: list[ShardStatus]
+
+    @property
+    def published(self) -> int:
+        return sum(shard.published for shard in self.shards)
+
+    @property
+    def backlog(self) -> int:
+        return sum(shard.backlog for shard in self.shards)
+
+    @property
+    def oldest_age(self) -> float:
+        return max((shard.oldest_age for shard in self.shards), default=0.0)
+
+
+def status(settings: Settings) -> Status:
+    """Ask how a relay is. A backlog of millions takes a second or two to count."""
+    tables = Tables.beside(settings.outbox_table)
+    with interruptible(), connect(settings.data_source, "windrow status") as connection:
+        check(connection, tables)
+        row = connection.execute(tables.fill(query("status", "relay")), {"name": settings.name}).fetchone()
+        if row is None:
+            raise OutboxTableMissing(f'relay {settings.name} is not initialised: run "windrow init"')
+        shards, leader = row
+        with closing(position_reader(settings)) as reader:
+            committed = committed_positions(reader, settings, range(shards))
+        each = [_shard(connection, tables, Shard(index, shards), committed.get(index)) for index in range(shards)]
+    return Status(settings.name, leader, each)
+
+
+def _shard(connection: Connection, tables: Tables, shard: Shard, committed: Committed | None) -> ShardStatus:
+    position = Position.decode(committed.position) if committed else Position("")
+    parameters = {"lo": str(position.lo), "hi": str(position.hi or NOTHING), "after": position.after}
+    statement = tables.fill(query("status", "backlog"), mine=predicate(shard))
+    row = connection.execute(statement, parameters).fetchone()
+    backlog, oldest = row or (0, None)
+    published = committed.published if committed else 0
+    return ShardStatus(shard.index, published, position.encode(), backlog, oldest or 0.0)

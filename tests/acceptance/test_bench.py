@@ -1,0 +1,47 @@
+"""`windrow bench`: the figures are there, and nothing was lost, duplicated or reordered."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from windrow.bench.check import Faults, faults
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "windrow", "bench", "relay", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def test_figures_come_as_one_json_object() -> None:
+    run = bench("--quick", "--json", "--only", "throughput_ratio", "insert_ratio")
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)
+    assert {"throughput_ratio", "records_per_s", "insert_ratio", "versions"} <= figures.keys()
+    assert (figures["lost"], figures["duplicated"], figures["reordered"]) == (0, 0, 0)
+    assert "ceiling" in run.stderr
+
+
+def test_an_unknown_figure_is_a_mistake() -> None:
+    run = bench("--json", "--only", "speed")
+    assert run.returncode == 2
+    assert "no such figure: speed" in run.stderr
+    assert "throughput_ratio" in run.stderr
+
+
+def test_the_check_sees_what_is_wrong() -> None:
+    sound = np.array([0, 2, 1, 4, 3, 5])
+    assert faults(sound, written=6, keys=2) == Faults()
+    assert faults(sound[:-1], written=6, keys=2) == Faults(lost=1)
+    assert faults(np.append(sound, 0), written=6, keys=2) == Faults(duplicated=1)
+    assert faults(np.append(sound, 9), written=6, keys=2) == Faults(duplicated=1)
+    assert faults(np.array([0, 4, 1, 2, 3, 5]), written=6, keys=2) == Faults(reordered=1)

@@ -1,0 +1,35 @@
+"""What may be purged is what every shard of every relay has published."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windrow.capture.position import NOTHING, Position, Snapshot
+from windrow.relay.purge import published_by_all
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    xmin = draw(st.integers(3, 40))
+    xip = tuple(sorted(draw(st.sets(st.integers(xmin, 60), max_size=10))))
+    return Snapshot(xmin, draw(st.integers(max(xip, default=xmin), 61)) + 1, xip)
+
+
+@given(snapshots(), snapshots())
+def test_meet_sees_what_both_see(one: Snapshot, other: Snapshot) -> None:
+    both = one.meet(other)
+    assert [tx for tx in range(70) if both.sees(tx)] == [tx for tx in range(70) if one.sees(tx) and other.sees(tx)]
+    assert Snapshot.parse(str(both)) == both
+
+
+@given(st.lists(st.lists(snapshots(), min_size=1, max_size=3), min_size=1, max_size=3))
+def test_slowest_shard_of_all_relays_decides(relays: list[list[Snapshot]]) -> None:
+    positions = [(len(lows), [Position("7", low, None).encode() for low in lows]) for lows in relays]
+    published = published_by_all(positions)
+    assert all(not published.sees(tx) or all(low.sees(tx) for lows in relays for low in lows) for tx in range(70))
+
+
+def test_shard_without_a_position_holds_everything_back() -> None:
+    position = Position("7", Snapshot(100, 100)).encode()
+    assert published_by_all([(1, [position]), (2, [position])]) == NOTHING
+    assert published_by_all([]) == NOTHING
+    assert published_by_all([(1, [position])]) == Snapshot(100, 100)
