@@ -10,7 +10,7 @@
     │   └── EnvironmentUnfit    Java, a port, the disk or a registry is not to be had
     ├── Interrupted             a connection broke; goes on by itself from the committed position
     ├── PositionForeign         the committed position belongs to another database, or to this one's future
-    ├── RelayFenced             another relay of the same name took over
+    ├── RelayFenced             the group has moved on: another leads, or this one in a new generation
     └── PublishFailed           Kafka refused records for good
 
 A message says what is wrong and what to do about it; it never carries a secret.
@@ -64,8 +64,14 @@ class PositionForeign(WindrowError):
 
 
 class RelayFenced(WindrowError):
-    """Another relay of the same name publishes now; this one has to stop."""
+    """Kafka refused a transaction of a membership that is over; seen inside the tasks only."""
 
 
 class PublishFailed(WindrowError):
     """Kafka refused records for good; nothing of their page was published."""
+
+    def __init__(self, message: str, topic: str = "", *, whole_topic: bool = False) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.whole_topic = whole_topic
+        """Whether the topic takes no record at all, not only this one."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import yaml
 
 _PREFIX: Final = "WINDROW_"
+_POLICIES: Final = ("dead-letter", "stop")
 _SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "limits", "purge", "spark")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,180}")
 _OURS: Final = ("transactional.id", "enable.idempotence", "group.id", "delivery.report.only.error")
@@ -56,6 +57,11 @@ def _kafka_with_brokers(config: Mapping[str, str]) -> Iterator[str]:
     yield from _kafka(config)
 
 
+def _poison(value: str) -> Iterator[str]:
+    if value not in _POLICIES:
+        yield f"give {' or '.join(_POLICIES)}, not {value!r}"
+
+
 def _spark(config: Mapping[str, str]) -> Iterator[str]:
     for key in config:
         if not key.startswith("spark.") and key not in {"master", "remote"}:
@@ -82,7 +88,9 @@ class Limits:
         "how long a leader goes on that does not hear itself", _POSITIVE, default=timedelta(seconds=5)
     )
     session_timeout: timedelta = _field(
-        "how long Kafka waits for a leader that died", _POSITIVE, default=timedelta(seconds=6)
+        "how long Kafka waits for a leader that died; brokers refuse less than 6s unless told otherwise",
+        bounds(timedelta(seconds=1), timedelta(minutes=5), "1s to 5m"),
+        default=timedelta(seconds=6),
     )
     io_error_backoff: timedelta = _field(
         "first pause after the database or Kafka failed; it doubles up to 30 s",
@@ -132,9 +140,15 @@ class Settings:
     producer_kafka_config: Mapping[str, str] = _field("further settings of the producers", _kafka, default_factory=dict)
     name: str = _field("the relay's name; one relay at a time publishes under it", _named, default="windrow")
     outbox_table: str = _field("the outbox, as table or schema.table", remedies, default="outbox")
+    poison: str = _field(
+        "what becomes of a message that Kafka refuses for good: dead-letter keeps it in a table, stop ends the relay",
+        _poison,
+        default="dead-letter",
+    )
     source: str = _field("content of the x-source header; without it the relay's name", default="")
-    leader_topic: str = _field("topic that positions are kept for; without it windrow.<name>.leader", default="")
-    leader_group_id: str = _field("consumer group that keeps them; without it windrow.<name>", default="")
+    leader_topic: str = _field("topic that the leader is elected on; without it windrow.<name>.leader", default="")
+    position_topic: str = _field("topic that positions are kept for; without it windrow.<name>.positions", default="")
+    leader_group_id: str = _field("consumer group that elects and keeps them; without it windrow.<name>", default="")
     shards: int | None = _field(
         "parallel shards, fixed when the relay is initialised", bounds(1, 1024, "1 to 1024"), default=None
     )
@@ -151,6 +165,7 @@ class Settings:
         derived = {
             "source": self.name,
             "leader_topic": f"windrow.{self.name}.leader",
+            "position_topic": f"windrow.{self.name}.positions",
             "leader_group_id": f"windrow.{self.name}",
         }
         for each, default in derived.items():

@@ -119,8 +119,9 @@ def _remove(lane: Lane) -> None:
         for each in fields(lane.tables):
             connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(getattr(lane.tables, each.name)))
     admin = AdminClient(client_config(lane.settings))
-    there = admin.list_topics(timeout=10).topics
-    for future in admin.delete_topics([t for t in (lane.topic, lane.settings.leader_topic) if t in there]).values():
+    topics = {lane.topic, lane.settings.leader_topic, lane.settings.position_topic}
+    there = topics & admin.list_topics(timeout=10).topics.keys()
+    for future in admin.delete_topics([*there]).values():
         future.result(10)
 
 

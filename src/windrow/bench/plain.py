@@ -59,7 +59,7 @@ class _Publisher:
         self._producer.init_transactions(_WITHIN)
         self._reader = position_reader(settings)
         self._topic = topic
-        self._offset = TopicPartition(settings.leader_topic, shard, 0)
+        self._offset = TopicPartition(settings.position_topic, shard, 0)
 
     def publish(self, records: list[_Record]) -> None:
         self._producer.begin_transaction()

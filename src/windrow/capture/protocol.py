@@ -5,6 +5,7 @@ the following page while the last one is still being published. If publishing fa
 new one starts from the position that was committed last.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -20,6 +21,8 @@ class Page:
     position: Progress
     epoch: UUID | None
     """The epoch whose tasks may run, as the database said it with these rows."""
+    upto: Callable[[int], Progress]
+    """The position that holds once the page is published only up to the record of this id."""
     more: bool
     """Whether more rows are known to wait: read on at once, ahead of publishing."""
 

@@ -107,13 +107,14 @@ class SnapshotCapture:
         seen = Snapshot.parse(snapshot)
         hi = seen.narrowed(MAX_SNAPSHOT, since=self._position.lo)
         if hi == self._position.lo != seen:  # so many transactions are open that nothing newer can be told apart
-            return Page([], self._position, epoch, more=False)
+            return self._page([], self._position, epoch, more=False)
         if crowded or hi != seen:
             self._position = replace(self._position, hi=hi, after=self._before_first(hi))
             return self._read_on(hi)
+        window = replace(self._position, hi=hi)
         self._position = replace(self._position, lo=hi)
         records = [Record._make(row[3:]) for row in rows if row[3] is not None]
-        return Page(records, self._position, epoch, more=False)
+        return self._page(records, window, epoch, more=False)
 
     def _read_on(self, hi: Snapshot) -> Page:
         """Behind: the next page of what lies between `lo` and `hi`."""
@@ -122,11 +123,15 @@ class SnapshotCapture:
             cursor.execute(self._page_statement(hi))
             columns = [column.to_pylist() for column in cursor.fetch_arrow_table().columns]
         records = list(map(Record._make, zip(*columns, strict=True)))
+        window = self._position
         if records:
             self._position = replace(self._position, after=records[-1].id)
         else:
             self._position = Position(self._position.database, lo=hi)
-        return Page(records, self._position, epoch, more=True)
+        return self._page(records, window, epoch, more=True)
+
+    def _page(self, records: list[Record], window: Position, epoch: UUID | None, *, more: bool) -> Page:
+        return Page(records, self._position, epoch, lambda last: replace(window, after=last), more)
 
     def _before_first(self, hi: Snapshot) -> int:
         """An id below all of those between `lo` and `hi`, so that paging does not start among the published ones."""

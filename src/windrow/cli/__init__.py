@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from windrow.cli.bench import bench
+from windrow.cli.dead_letters import dead_letters
 from windrow.cli.demo import demo
 from windrow.cli.init import init
 from windrow.cli.purge import purge
@@ -47,7 +48,7 @@ def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
     logging.getLogger("windrow").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (bench, demo, init, purge, relay, servers, show_status):
+for command in (bench, dead_letters, demo, init, purge, relay, servers, show_status):
     windrow.add_command(command)
 
 

@@ -17,7 +17,7 @@ _ANYWHERE = {"data_source": "postgresql://", "bootstrap_servers": "-"}
 @settings_options
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of running it; needs no server.")
 def init(config: Path | None, as_sql: bool, **options: Any) -> None:  # noqa: FBT001 - a flag
-    r"""Create the outbox, enter the relay, create its leader topic.
+    r"""Create the outbox, enter the relay, create its topics.
 
     Safe to run again: what is there is left as it is, what a newer windrow needs is added. The number of shards is
     fixed with the first run.
@@ -40,6 +40,6 @@ def init(config: Path | None, as_sql: bool, **options: Any) -> None:  # noqa: FB
     done = prepare(settings)
     for migration in done.migrations:
         click.echo(f"applied migration {migration.version}: {migration.title}", err=True)
-    if done.created_topic:
-        click.echo(f"created topic {settings.leader_topic}", err=True)
+    for topic in done.created_topics:
+        click.echo(f"created topic {topic}", err=True)
     click.echo(f"outbox {settings.outbox_table} and relay {settings.name} ({done.shards} shards) are ready", err=True)

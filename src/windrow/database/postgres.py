@@ -37,6 +37,7 @@ class Tables:
     outbox: SQL
     relay: SQL
     position: SQL
+    dead_letter: SQL
     migration: SQL
 
     @classmethod
@@ -44,7 +45,7 @@ class Tables:
         def name(suffix: str = "") -> SQL:
             return SQL(quoted(outbox, suffix))
 
-        return cls(name(), name("_relay"), name("_position"), name("_migration"))
+        return cls(name(), name("_relay"), name("_position"), name("_dead_letter"), name("_migration"))
 
     def fill(self, template: SQL, **fragments: Composable) -> Composed:
         names = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -8,17 +8,20 @@ Trust: what decides is not this view but the broker. Every transaction carries t
 member), and the broker refuses those of a member whose generation is over. A leader that was paused and wakes up
 believes in its term for a moment, and can publish nothing in it.
 
-The group's committed offsets are the relay's positions, not places in the leader topic: this consumer never commits,
-and starts every assignment at the end of the topic.
+The same group keeps the relay's positions, of another topic: this consumer never commits, and starts every assignment
+at the end of the leader topic.
 """
 
+import contextlib
 import logging
+import struct
 import threading
 import time
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 from uuid import UUID, uuid4
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from windrow.election.mandate import Mandate, Term
 from windrow.kafka.clients import client_config
@@ -28,37 +31,22 @@ log = logging.getLogger(__name__)
 
 _LEADERS_PARTITION: Final = 0
 _POLL: Final = 0.1
+_HEARTBEAT: Final = struct.Struct("!16sd")
 _HEARTBEATS_PER_TIMEOUT: Final = 5
 _HEARTBEATS_PER_SESSION: Final = 4
 
 
 class Neli:
-    """A candidate. `term` is its present one, None while somebody else leads; read it from any thread."""
+    """A candidate, while its context lasts. `term` is its present one, None while another leads; for any thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self._topic = settings.leader_topic
+        self._settings = settings
         self._timeout = settings.limits.heartbeat_timeout.total_seconds()
-        session = int(settings.limits.session_timeout.total_seconds() * 1000)
-        self._consumer = Consumer(
-            client_config(
-                settings,
-                {
-                    "group.id": settings.leader_group_id,
-                    "enable.auto.commit": False,
-                    "partition.assignment.strategy": "cooperative-sticky",
-                    "session.timeout.ms": session,
-                    "heartbeat.interval.ms": session // _HEARTBEATS_PER_SESSION,
-                    "allow.auto.create.topics": False,
-                },
-            )
-        )
-        self._producer = Producer(
-            client_config(settings, {"acks": "all", "message.timeout.ms": int(self._timeout * 1000)})
-        )
         self._id = uuid4()
         self._mandate = Mandate()
         self._lock = threading.Lock()
         self._beat_at = 0.0
+        self._complained = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"election of {settings.name}", daemon=True)
 
@@ -66,17 +54,30 @@ class Neli:
     def term(self) -> Term | None:
         return self._mandate.term
 
-    def start(self) -> None:
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        self._consumer = self._make_consumer()
+        self._producer = Producer(
+            client_config(
+                self._settings,
+                {"message.timeout.ms": int(self._timeout * 1000), "on_delivery": self._delivered},
+            )
+        )
         self._consumer.subscribe(
-            [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            [self._settings.leader_topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
         self._thread.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Leave the group, so that another can lead at once."""
         self._stop.set()
         self._thread.join()
-        self._mandate = Mandate()
         self._consumer.close()
 
     def resign(self, term: UUID) -> None:
@@ -85,27 +86,69 @@ class Neli:
             if self._mandate.term and self._mandate.term.id == term:
                 self._mandate = self._mandate.resigned()
 
+    def _make_consumer(self) -> Consumer:
+        session = int(self._settings.limits.session_timeout.total_seconds() * 1000)
+        return Consumer(
+            client_config(
+                self._settings,
+                {
+                    "group.id": self._settings.leader_group_id,
+                    "enable.auto.commit": False,
+                    "partition.assignment.strategy": "cooperative-sticky",
+                    "session.timeout.ms": session,
+                    "heartbeat.interval.ms": session // _HEARTBEATS_PER_SESSION,
+                    "allow.auto.create.topics": False,
+                },
+            )
+        )
+
     def _run(self) -> None:
-        while not self._stop.is_set():
-            message = self._consumer.poll(_POLL)
-            now = time.monotonic()
-            with self._lock:
-                if message is not None and message.error() is None and message.value() == self._id.bytes:
-                    self._mandate = self._mandate.heard(self._membership(), now, uuid4())
-                elif self._mandate.term and self._membership() != self._mandate.term.membership:
-                    self._mandate = self._mandate.renewed(self._membership())
-                self._mandate = self._mandate.checked(now, self._timeout)
-                owner = self._mandate.owner
-            if owner and now >= self._beat_at:
-                self._beat(now)
+        try:
+            while not self._stop.is_set():
+                self._look(self._consumer.poll(_POLL), time.monotonic())
+        finally:
+            self._mandate = Mandate()  # whatever ended this thread: nobody watches over the term any more
+
+    def _look(self, message: Message | None, now: float) -> None:
+        if message is not None and (error := message.error()):
+            self._complain(error)
+        with self._lock:
+            if message is not None and self._is_fresh(message, now):
+                self._mandate = self._mandate.heard(self._membership(), now, uuid4())
+            elif self._mandate.term and self._membership() != self._mandate.term.membership:
+                self._mandate = self._mandate.renewed(self._membership())
+            self._mandate = self._mandate.checked(now, self._timeout)
+            owner = self._mandate.owner
+        if owner and now >= self._beat_at:
+            self._beat(now)
 
     def _beat(self, now: float) -> None:
         self._beat_at = now + self._timeout / _HEARTBEATS_PER_TIMEOUT
-        try:
-            self._producer.produce(self._topic, self._id.bytes, partition=_LEADERS_PARTITION)
-        except (BufferError, KafkaException) as error:
-            log.debug("no heartbeat: %s", error)  # the time-out is the consequence
+        with contextlib.suppress(BufferError):  # then heartbeats are on their way, or time out
+            self._producer.produce(
+                self._settings.leader_topic, _HEARTBEAT.pack(self._id.bytes, now), partition=_LEADERS_PARTITION
+            )
         self._producer.poll(0)
+
+    def _is_fresh(self, message: Message, now: float) -> bool:
+        """Whether it is a heartbeat of our own, not one that was long under way."""
+        content = message.value()
+        if message.error() or not isinstance(content, bytes) or len(content) != _HEARTBEAT.size:
+            return False
+        sender, sent_at = _HEARTBEAT.unpack(content)
+        return bool(sender == self._id.bytes and now - sent_at <= self._timeout)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error:
+            self._complain(error)
+
+    def _complain(self, error: KafkaError) -> None:
+        """Say once what keeps this relay from leading, such as a missing right or a time-out that brokers refuse."""
+        if error.str() != self._complained:
+            self._complained = error.str()
+            log.warning(
+                "relay %s: election on topic %s: %s", self._settings.name, self._settings.leader_topic, error.str()
+            )
 
     def _membership(self) -> bytes:
         metadata: bytes = self._consumer.consumer_group_metadata()

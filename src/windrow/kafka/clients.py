@@ -30,13 +30,13 @@ def client_config(settings: Settings, own: Mapping[str, Any] | None = None) -> d
     return {**_COMMON, **settings.base_kafka_config, **(own or {})}
 
 
-def create_topic(settings: Settings, topic: str, partitions: int) -> bool:
+def create_topic(settings: Settings, topic: str, partitions: int, **config: str) -> bool:
     """Create a topic; False where one of the name is there already."""
     admin = AdminClient(client_config(settings))
-    if _partitions(admin, settings, topic):
+    if topic in _topics(admin, settings):
         return False
     try:
-        admin.create_topics([NewTopic(topic, partitions)])[topic].result(_ANSWER_WITHIN)
+        admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(_ANSWER_WITHIN)
     except KafkaException as exception:
         if error_of(exception).code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
@@ -47,22 +47,38 @@ def create_topic(settings: Settings, topic: str, partitions: int) -> bool:
     return True
 
 
-def check_leader_topic(settings: Settings, partitions: int) -> None:
-    """Raise unless Kafka answers and has the leader topic with a partition for every shard."""
-    found = _partitions(AdminClient(client_config(settings)), settings, settings.leader_topic)
-    if found < partitions:
-        what = f"has {found} partitions for {partitions} shards" if found else "is not there"
-        raise OutboxTableMissing(f'leaderTopic {settings.leader_topic} {what}: run "windrow init"')
+def create_own_topics(settings: Settings, shards: int) -> list[str]:
+    """Create the topics that the relay itself needs; returns those that were not there."""
+    # One partition to elect on: with more, Kafka spreads them, and whoever joins may take the first from the leader.
+    wanted = {settings.leader_topic: (1, {"retention.ms": "3600000"}), settings.position_topic: (shards, {})}
+    return [
+        topic for topic, (partitions, config) in wanted.items() if create_topic(settings, topic, partitions, **config)
+    ]
+
+
+def check_own_topics(settings: Settings, shards: int) -> None:
+    """Raise unless Kafka answers and has the relay's own topics, with a partition for every shard's position."""
+    found = _topics(AdminClient(client_config(settings)), settings)
+    for key, topic, partitions in (
+        ("leaderTopic", settings.leader_topic, 1),
+        ("positionTopic", settings.position_topic, shards),
+    ):
+        if topic not in found:
+            raise OutboxTableMissing(f'{key} {topic} is not there: run "windrow init"')
+        if found[topic] < partitions:
+            raise OutboxTableMissing(
+                f"{key} {topic} has {found[topic]} partitions for {shards} shards: add the missing ones"
+            )
 
 
 def position_reader(settings: Settings) -> Consumer:
-    """A consumer that never subscribes: it reads the group's committed positions and lends its metadata."""
+    """A consumer that never subscribes: it reads the positions that the group has committed."""
     return Consumer(client_config(settings, {"group.id": settings.leader_group_id, "enable.auto.commit": False}))
 
 
 def committed_positions(reader: Consumer, settings: Settings, shards: range) -> dict[int, Committed]:
     """What each shard has committed, once transactions under way have settled; without an entry, nothing yet."""
-    wanted = [TopicPartition(settings.leader_topic, shard) for shard in shards]
+    wanted = [TopicPartition(settings.position_topic, shard) for shard in shards]
     deadline = time.monotonic() + _ANSWER_WITHIN
     while True:
         try:
@@ -78,7 +94,8 @@ def committed_positions(reader: Consumer, settings: Settings, shards: range) -> 
         time.sleep(_ASK_AGAIN_AFTER)
 
 
-def _partitions(admin: AdminClient, settings: Settings, topic: str) -> int:
+def _topics(admin: AdminClient, settings: Settings) -> dict[str, int]:
+    """All topics and how many partitions they have."""
     try:
         topics = admin.list_topics(timeout=_ANSWER_WITHIN).topics
     except KafkaException as exception:
@@ -87,5 +104,4 @@ def _partitions(admin: AdminClient, settings: Settings, topic: str) -> int:
             f"baseKafkaConfig: bootstrap.servers {servers}: {error_of(exception).str()}\n"
             "Check that a broker runs there and that security.protocol and credentials are right."
         ) from exception
-    found = topics.get(topic)
-    return len(found.partitions) if found else 0
+    return {name: len(topic.partitions) for name, topic in topics.items()}

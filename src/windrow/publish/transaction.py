@@ -20,10 +20,11 @@ from windrow.settings import Settings
 log = logging.getLogger(__name__)
 
 DEFAULTS: Final[dict[str, Any]] = {
-    "linger.ms": 5,
+    "linger.ms": 50,  # large batches out of large pages; the flush at a page's end waits for nothing
     "partitioner": "murmur2_random",  # the same partition for a key as JVM producers choose
     "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
     "transaction.timeout.ms": 30_000,
+    "topic.metadata.propagation.max.ms": 5_000,  # how long a topic may be unknown before it counts as missing
     # With re-bootstrapping, librdkafka 2.16 forgets the group's coordinator while it commits offsets to it, and waits
     # forever. The shard's loop opens a new producer from the bootstrap servers instead.
     "metadata.recovery.strategy": "none",
@@ -41,22 +42,29 @@ _FENCED: Final = frozenset(
         KafkaError.STALE_MEMBER_EPOCH,
     }
 )
-_REFUSED: Final = frozenset(
+_REFUSED_BY_TOPIC: Final = frozenset(
     {
-        KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - as above
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
         KafkaError.TOPIC_EXCEPTION,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.POLICY_VIOLATION,
     }
 )
+_REFUSED: Final = _REFUSED_BY_TOPIC | {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.POLICY_VIOLATION,
+}
+_Headers = list[tuple[str, str | bytes | None]]
 _SETTLE_WITHIN: Final = 30.0
 _OFFSETS_WITHIN: Final = 10.0
 _ABORT_WITHIN: Final = 5.0
+
+
+class _SequenceSkipped(Interrupted):
+    """librdkafka aborts the first transaction after one with a refused record; the same one goes through again."""
 
 
 class TransactionalPublisher:
@@ -64,9 +72,9 @@ class TransactionalPublisher:
 
     def __init__(self, settings: Settings, shard: Shard, membership: bytes, saved: Committed | None) -> None:
         self._membership = membership
-        self._topic, self._shard = settings.leader_topic, shard.index
+        self._topic, self._shard = settings.position_topic, shard.index
         self._source = settings.source.encode()
-        self._refusals: list[str] = []
+        self._refusals: list[PublishFailed] = []
         self._in_transaction = False
         self._reader = position_reader(settings)
         self._producer = Producer(
@@ -104,12 +112,18 @@ class TransactionalPublisher:
         self._commit(records, Committed(published + len(records), progress.encode()))
 
     def _commit(self, records: Sequence[Record], committed: Committed) -> None:
+        try:
+            self._try_commit(records, committed)
+        except _SequenceSkipped:
+            self._try_commit(records, committed)
+
+    def _try_commit(self, records: Sequence[Record], committed: Committed) -> None:
         position = TopicPartition(self._topic, self._shard, *committed)
         with self._translated():
+            self._refusals.clear()
             self._producer.begin_transaction()
             self._in_transaction = True
-            for record in records:
-                self._send(record)
+            self._send(records)
             # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
             self._producer.flush()
             self._producer.send_offsets_to_transaction([position], self._membership, _OFFSETS_WITHIN)
@@ -125,34 +139,38 @@ class TransactionalPublisher:
         self._producer.purge()
         self._reader.close()
 
-    def _send(self, record: Record) -> None:
-        headers: list[tuple[str, str | bytes | None]] = [*zip(record.header_keys, record.header_values, strict=True)]
-        headers.append(("x-sequence", b"%d" % record.id))
-        headers.append(("x-source", self._source))
-        while True:
-            try:
-                self._producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    -1 if record.partition is None else record.partition,
-                    timestamp=record.timestamp or 0,
-                    headers=headers,
-                )
-            except BufferError:
-                self._producer.poll(0.01)
-            except KafkaException as exception:
-                self._note(error_of(exception), record.topic)
-                raise
-            else:
-                return
+    def _abort(self) -> None:
+        """Go back to before the transaction, so that a part of its records can be tried."""
+        try:
+            self._producer.abort_transaction(_ABORT_WITHIN)
+        except KafkaException as exception:
+            raise Interrupted(f"Kafka broke off: {error_of(exception).str()}") from exception
+        self._in_transaction = False
+
+    def _send(self, records: Sequence[Record]) -> None:
+        """The hot path: what is the same for all records is looked up once."""
+        produce, source = self._producer.produce, ("x-source", self._source)
+        for number, topic, key, value, names, contents, partition, timestamp in records:
+            headers: _Headers = [*zip(names, contents, strict=True), ("x-sequence", b"%d" % number), source]
+            to = -1 if partition is None else partition
+            while True:
+                try:
+                    produce(topic, value, key, to, None, None, timestamp or 0, headers)
+                except BufferError:
+                    self._producer.poll(0.01)
+                except KafkaException as exception:
+                    self._note(error_of(exception), topic)
+                    raise
+                else:
+                    break
 
     def _refused(self, error: KafkaError, message: Message) -> None:
         self._note(error, message.topic() or "?")
 
     def _note(self, error: KafkaError, topic: str) -> None:
         if error.code() in _REFUSED:
-            self._refusals.append(f"topic {topic}: {error.str()}")
+            whole = error.code() in _REFUSED_BY_TOPIC
+            self._refusals.append(PublishFailed(f"topic {topic}: {error.str()}", topic, whole_topic=whole))
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -160,9 +178,12 @@ class TransactionalPublisher:
             yield
         except KafkaException as exception:
             error = error_of(exception)
+            if self._in_transaction and (self._refusals or error.txn_requires_abort()):
+                self._abort()  # which also brings the reports of what failed
             if self._refusals:
-                remedy = "Mend the topic or the messages, then start the relay again."
-                raise PublishFailed(f"Kafka refused messages to {self._refusals[0]}\n{remedy}") from exception
+                raise self._refusals[0] from exception
             if error.code() in _FENCED:
                 raise RelayFenced(f"the group has moved on: {error.str()}") from exception
+            if error.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise _SequenceSkipped(f"Kafka broke off: {error.str()}") from exception
             raise Interrupted(f"Kafka broke off: {error.str()}") from exception

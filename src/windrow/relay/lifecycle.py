@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from windrow import errors
 from windrow.election.mandate import Term
 from windrow.election.neli import Neli
-from windrow.kafka.clients import check_leader_topic, committed_positions, position_reader
+from windrow.kafka.clients import check_own_topics, committed_positions, position_reader
 from windrow.record import Committed
 from windrow.relay.epoch import run_epoch, warm_up
 from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked
@@ -54,7 +54,7 @@ class Relay:
     """Publishes an outbox to Kafka. `with Relay(settings) as relay: relay.wait()`.
 
     Of several relays of one name, one leads and the others stand by. It runs in the given Spark session, or in one that
-    it makes from the settings and stops at the end. `on_event` is called in the relay's own thread.
+    it makes from the settings and stops at the end. `on_event` is called in the relay's own thread: be quick there.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Relay:
         if self.state is not State.CREATED:
             raise RuntimeError(f"a relay starts once; this one is {self.state.value}")
         self._shards = self._registry.shards()
-        check_leader_topic(self.settings, self._shards)
+        check_own_topics(self.settings, self._shards)
         if self._spark is None:
             self._spark = session(self.settings.spark, self.settings.name)
         self.state = State.RUNNING
@@ -142,18 +142,18 @@ class Relay:
 
     def _run(self) -> None:
         try:
-            self._election.start()
-            with ThreadPoolExecutor(1) as jobs:
-                while not self._stop.is_set():
+            with self._election, ThreadPoolExecutor(1) as jobs:
+                while not self._stop.is_set() and self._election.running:
                     if term := self._election.term:
                         self._lead(term, jobs)
                     else:
                         self._stand_by()
+            if not self._stop.is_set():
+                raise errors.WindrowError("the election's thread has ended; its own error is in the log")  # noqa: TRY301
         except (errors.WindrowError, PythonException) as error:
             self._error = error
             log.error("relay %s ends: %s", self.settings.name, _first_line(error))  # noqa: TRY400 - `wait` raises it
         finally:
-            self._election.stop()
             if self._own_spark:
                 self._session.stop()
             self.state = State.STOPPED
@@ -170,9 +170,11 @@ class Relay:
     def _lead(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         """Run one epoch after the other, until the term or the relay is over."""
         self._tell(LeaderAcquired(term.id))
-        with self._purging():
-            self._run_epochs(term, jobs)
-        self._tell(LeaderRevoked(term.id))
+        try:
+            with self._purging():
+                self._run_epochs(term, jobs)
+        finally:
+            self._tell(LeaderRevoked(term.id))
 
     def _run_epochs(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         failures = 0
@@ -256,7 +258,10 @@ class Relay:
     def _tell(self, event: Event) -> None:
         log.info("relay %s: %s %s", self.settings.name, type(event).__name__, event.leader_id)
         if self._on_event:
-            self._on_event(event)
+            try:
+                self._on_event(event)
+            except Exception:  # the owner's own mistake must not end the relay
+                log.exception("relay %s: the event handler failed", self.settings.name)
 
     @contextmanager
     def _warning(self) -> Iterator[None]:

@@ -1,11 +1,11 @@
-"""Make ready what a relay needs: the outbox and its row in the database, the leader topic in Kafka. Safe to repeat."""
+"""Make ready what a relay needs: the outbox and its row in the database, its topics in Kafka. Safe to repeat."""
 
 import os
 from dataclasses import dataclass
 
 from windrow.database.migrations import Migration, migrate
 from windrow.database.postgres import connect
-from windrow.kafka.clients import create_topic
+from windrow.kafka.clients import create_own_topics
 from windrow.relay.registry import Registry
 from windrow.settings import Settings
 
@@ -16,7 +16,7 @@ class Prepared:
 
     migrations: list[Migration]
     shards: int
-    created_topic: bool
+    created_topics: list[str]
 
 
 def default_shards() -> int:
@@ -25,10 +25,10 @@ def default_shards() -> int:
 
 
 def prepare(settings: Settings) -> Prepared:
-    """Bring the tables to this version, enter the relay, create the leader topic; say what was done."""
+    """Bring the tables to this version, enter the relay, create its topics; say what was done."""
     registry = Registry(settings)
     with connect(settings.data_source) as connection:
         applied = migrate(connection, registry.tables)
         registry.enter(connection, settings.shards or default_shards())
     shards = registry.shards()
-    return Prepared(applied, shards, create_topic(settings, settings.leader_topic, shards))
+    return Prepared(applied, shards, create_own_topics(settings, shards))

@@ -7,7 +7,7 @@ another one (the relay stops, or somebody else has taken over).
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ from uuid import UUID
 
 from windrow.capture.protocol import Capture, Page
 from windrow.capture.snapshot import SnapshotCapture
-from windrow.errors import DatabaseUnreachable, Interrupted, RelayFenced, WindrowError
+from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, RelayFenced, WindrowError
+from windrow.publish.dead_letter import DeadLetters
 from windrow.publish.transaction import TransactionalPublisher
-from windrow.record import Shard
+from windrow.record import Progress, Record, Shard
 from windrow.relay.pace import backoff, poll_delay
 from windrow.relay.registry import Registry, Turn
 from windrow.settings import Settings
@@ -84,7 +85,7 @@ class ShardLoop:
                 # More is waiting: read on while this page is being published.
                 following = ahead.submit(self._next, capture) if page.more else None
                 if page.records:
-                    publisher.publish(page.records, page.position)
+                    self._publish(publisher, page)
                     self._records += len(page.records)
                     self._transactions += 1
                     self._failures = 0
@@ -94,6 +95,45 @@ class ShardLoop:
                     idle = time.monotonic() - last_message
                     time.sleep(poll_delay(idle, limits.min_poll_interval, limits.max_poll_interval))
                 page = following.result() if following else self._next(capture)
+
+    def _publish(self, publisher: TransactionalPublisher, page: Page) -> None:
+        try:
+            publisher.publish(page.records, page.position)
+        except PublishFailed as refusal:
+            if self._settings.poison == "stop":
+                raise
+            self._publish_around(publisher, page, page.records, page.position, refusal)
+
+    def _publish_around(
+        self,
+        publisher: TransactionalPublisher,
+        page: Page,
+        records: Sequence[Record],
+        position: Progress,
+        refusal: PublishFailed,
+    ) -> None:
+        """Publish in order what Kafka takes of the records; bury what it refuses, found by halving."""
+        if refusal.whole_topic or len(records) == 1:
+            poison = [each for each in records if each.topic == refusal.topic]
+            log.warning(
+                "relay %s: %d messages to dead letters, from id %d on: %s",
+                self._settings.name,
+                len(poison),
+                poison[0].id,
+                refusal,
+            )
+            DeadLetters(self._settings).bury([each.id for each in poison], str(refusal))
+            parts: list[tuple[Sequence[Record], Progress]] = [
+                ([each for each in records if each.topic != refusal.topic], position)
+            ]
+        else:
+            middle = len(records) // 2
+            parts = [(records[:middle], page.upto(records[middle - 1].id)), (records[middle:], position)]
+        for part, until in parts:
+            try:
+                publisher.publish(part, until)
+            except PublishFailed as again:
+                self._publish_around(publisher, page, part, until, again)
 
     def _commit_idle(self, publisher: TransactionalPublisher, page: Page) -> None:
         """Now and then commit how far an idle shard has looked, so that it does not hold back the purge."""

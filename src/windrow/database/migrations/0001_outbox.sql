@@ -25,6 +25,23 @@ CREATE TABLE {relay} (
   membership bytea
 );
 
+-- Messages that Kafka refused for good, with the reason; kept until somebody retries or discards them.
+CREATE TABLE {dead_letter} (
+  relay         varchar(200) NOT NULL REFERENCES {relay} ON DELETE CASCADE,
+  id            bigint NOT NULL,
+  create_time   timestamptz NOT NULL,
+  topic         varchar(249) NOT NULL,
+  key           bytea,
+  value         bytea,
+  header_keys   text[] NOT NULL,
+  header_values bytea[] NOT NULL,
+  partition     integer,
+  timestamp     timestamptz,
+  reason        text NOT NULL,
+  refused_at    timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (relay, id)
+);
+
 -- Each shard's position as of the end of an epoch: where a relay starts whose positions Kafka has forgotten.
 CREATE TABLE {position} (
   relay     varchar(200) NOT NULL REFERENCES {relay} ON DELETE CASCADE,
