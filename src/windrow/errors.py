@@ -6,6 +6,7 @@
     │   ├── MessageInvalid      a message that Kafka could not take; names the field
     │   ├── OutboxTableMissing  the outbox or a part of it is not there, or is of another version
     │   ├── DatabaseUnreachable
+    │   ├── DatabaseForbids     the database's user lacks a right
     │   ├── KafkaUnreachable
     │   └── EnvironmentUnfit    Java, a port, the disk or a registry is not to be had
     ├── Interrupted             a connection broke; goes on by itself from the committed position
@@ -45,6 +46,10 @@ class OutboxTableMissing(UserError):
 
 class DatabaseUnreachable(UserError):
     """The database does not answer or does not let us in."""
+
+
+class DatabaseForbids(UserError):
+    """The database's user lacks a right that the relay needs."""
 
 
 class KafkaUnreachable(UserError):

@@ -102,12 +102,16 @@ def test_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "nowhere.yaml" in refused.stderr
 
 
-@pytest.mark.parametrize("command", [[], ["init"], ["relay"], ["demo"], ["servers"], ["servers", "up"]])
+@pytest.mark.parametrize(
+    "command",
+    [[], ["init"], ["relay"], ["demo"], ["status"], ["purge"], ["dead-letters"], ["servers", "up"], ["bench", "relay"]],
+)
 def test_help_teaches(command: list[str]) -> None:
     shown = windrow(*command, "--help")
     assert shown.returncode == 0
     assert "Usage: " in shown.stdout
     assert len(shown.stdout) > 300
+    assert "\\b" not in shown.stdout
 
 
 def test_demo_ends_with_a_sound_verdict_and_leaves_nothing_behind() -> None:

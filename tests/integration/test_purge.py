@@ -1,11 +1,14 @@
 """Published rows go, others stay: whatever shard or relay they wait for."""
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
+from windrow import embedded
+from windrow.relay import Relay
 from windrow.relay.purge import Purger
 
 
@@ -88,3 +91,23 @@ def test_purging_under_load_loses_nothing(make_pipeline: Callable[..., Pipeline]
         pipeline.wait_published(relay, load.committed * 5)
         wait_for(lambda: rows(pipeline) == 0, "an empty table")
     load.judge()
+
+
+def test_missing_right_is_said_once_and_does_not_stop_the_relay(
+    make_pipeline: Callable[..., Pipeline], postgres: embedded.Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = make_pipeline(purge={"interval": "20ms"})
+    name = pipeline.settings.name
+    with pipeline.connect() as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN")
+        for suffix, rights in (("", "SELECT"), ("_relay", "SELECT, UPDATE"), ("_position", "SELECT, INSERT, UPDATE")):
+            connection.execute(f"GRANT {rights} ON {name}{suffix} TO {name}")
+        connection.execute(f"GRANT SELECT ON {name}_migration TO {name}")
+    database = f"postgresql://{name}@127.0.0.1:{postgres.port}/postgres"
+    with Relay(dataclasses.replace(pipeline.settings, data_source=database), pipeline.spark) as relay:
+        for number in range(3):
+            pipeline.write(pipeline.message(f"{number}"))
+            pipeline.wait_published(relay, number + 1)
+        wait_for(lambda: "permission denied" in caplog.text, "the complaint")
+    assert caplog.text.count("permission denied") == 1
+    assert rows(pipeline) == 3

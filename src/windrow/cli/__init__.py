@@ -33,7 +33,7 @@ _LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(message)s"
     help="Log more; show where an error came from.",
 )
 def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
-    r"""From a database commit to a consumer's acknowledgement.
+    """From a database commit to a consumer's acknowledgement.
 
     Applications write messages to an outbox inside their own transactions; the relay publishes them to Kafka, exactly
     once and in order, with its work on Spark.

@@ -32,7 +32,7 @@ def relay(
     database: str | None,
     kafka: str | None,
 ) -> None:
-    r"""Measure the relay: throughput, latency, cost; and whether anything was lost, duplicated or reordered.
+    """Measure the relay: throughput, latency, cost; and whether anything was lost, duplicated or reordered.
 
     Starts a PostgreSQL, a Kafka broker and Spark of its own, and takes about ten minutes. On your own servers it
     creates tables and topics named windrow_bench_…, and removes them. What each figure means:

@@ -17,7 +17,7 @@ from windrow.publish.dead_letter import DeadLetter, DeadLetters
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    r"""Messages that Kafka refused for good, with the reason.
+    """Messages that Kafka refused for good, with the reason.
 
     The relay puts them aside and goes on. Mend the cause, then retry them: they are written to the outbox anew, with
     new ids, and published after what was published meanwhile.

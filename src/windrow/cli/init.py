@@ -17,7 +17,7 @@ _ANYWHERE = {"data_source": "postgresql://", "bootstrap_servers": "-"}
 @settings_options
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of running it; needs no server.")
 def init(config: Path | None, as_sql: bool, **options: Any) -> None:  # noqa: FBT001 - a flag
-    r"""Create the outbox, enter the relay, create its topics.
+    """Create the outbox, enter the relay, create its topics.
 
     Safe to run again: what is there is left as it is, what a newer windrow needs is added. The number of shards is
     fixed with the first run.

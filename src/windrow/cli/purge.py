@@ -13,7 +13,7 @@ from windrow.relay.purge import Purger
 @settings_options
 @click.option("--json", "as_json", is_flag=True, help='Print {"deleted": N} on stdout.')
 def purge(config: Path | None, as_json: bool, **options: Any) -> None:  # noqa: FBT001 - a flag
-    r"""Delete the rows that every relay of the outbox has published and that are past their retention.
+    """Delete the rows that every relay of the outbox has published and that are past their retention.
 
     A running relay does this by itself, every purge.interval. Goes by the positions that relays have saved in the
     database; a relay that is entered but has never run holds everything back.

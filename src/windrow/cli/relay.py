@@ -19,7 +19,7 @@ _REPORT_EVERY: Final = 10.0
 @settings_options
 @click.option("--master", help="Spark's master, for example spark://host:7077.  [default: local[*]]")
 def relay(config: Path | None, master: str | None, **options: Any) -> None:
-    r"""Publish the outbox to Kafka, exactly once and in order, until Ctrl-C or SIGTERM.
+    """Publish the outbox to Kafka, exactly once and in order, until Ctrl-C or SIGTERM.
 
     Consumers must read committed (isolation.level=read_committed, the default of librdkafka, not of the Java client).
 

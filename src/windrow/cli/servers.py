@@ -98,7 +98,7 @@ def fetch(*, mariadb: bool) -> None:
     \b
     Downloads are kept per user; WINDROW_CACHE names another folder for them, WINDROW_IVY_SETTINGS an Ivy
     settings file where a mirror is to be used. Prints the folders on stdout.
-    """  # noqa: D301 - the backslashes are click's
+    """
     from windrow.embedded import broker, folders, jars, training  # noqa: PLC0415 - clients of Kafka
     from windrow.embedded import mariadb as maria  # noqa: PLC0415 - as above
 

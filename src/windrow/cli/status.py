@@ -23,7 +23,7 @@ from windrow.settings import Settings
 @click.option("--every", default=2.0, show_default=True, help="Seconds between two looks.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a look, on stdout.")
 def show_status(config: Path | None, watch: bool, every: float, as_json: bool, **options: Any) -> None:  # noqa: FBT001 - flags
-    r"""Show who leads, how far each shard is, what waits and for how long.
+    """Show who leads, how far each shard is, what waits and for how long.
 
     \b
     Examples:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Composable, Composed
 
-from windrow.errors import DatabaseUnreachable, Interrupted
+from windrow.errors import DatabaseForbids, DatabaseUnreachable, Interrupted
 from windrow.table import quoted
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -27,6 +27,7 @@ _VIGILANT: Final[Mapping[str, str | int]] = {
     "tcp_user_timeout": 10_000,
 }
 # Connection lost or refused, resources short, shutdown under way, serialisation failure.
+_FORBIDDEN: Final = "42501"
 _PASSING: Final = ("08", "40", "53", "57")
 
 
@@ -76,6 +77,8 @@ def interruptible() -> Iterator[None]:
         yield
     except (psycopg.Error, adbc_driver_manager.Error) as error:
         state = error.sqlstate
+        if state == _FORBIDDEN:
+            raise DatabaseForbids(f"{str(error).strip()}: grant the right to the user that dataSource names") from error
         if state and not state.startswith(_PASSING):
             raise
         raise Interrupted(f"the database broke off: {str(error).strip()}") from error

@@ -196,7 +196,7 @@ class Relay:
         over = threading.Event()
 
         def purge() -> None:
-            purger = Purger(self.settings)
+            purger, complained = Purger(self.settings), ""
             while not over.wait(self.settings.purge.interval.total_seconds()):
                 try:
                     self._registry.save(self.positions())
@@ -204,8 +204,12 @@ class Relay:
                         log.debug("relay %s: purged %d rows", self.settings.name, deleted)
                         if over.is_set():
                             break
-                except errors.WindrowError as error:  # whoever is away is reported by the shards, which need them
-                    log.debug("relay %s: not purged: %s", self.settings.name, _first_line(error))
+                except _AWAY:
+                    continue  # the shards report it, which need it more
+                except errors.WindrowError as error:
+                    if complained != str(error):
+                        complained = str(error)
+                        log.warning("relay %s: not purged: %s", self.settings.name, _first_line(error))
 
         thread = threading.Thread(target=purge, name=f"purge of {self.settings.name}", daemon=True)
         thread.start()
