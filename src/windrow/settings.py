@@ -82,7 +82,7 @@ class Limits:
         "pause between two looks at the outbox while messages flow", _POSITIVE, default=timedelta(milliseconds=2)
     )
     max_poll_interval: timedelta = _field(
-        "the same while the outbox is idle", _POSITIVE, default=timedelta(milliseconds=50)
+        "the same while the outbox is idle", _POSITIVE, default=timedelta(milliseconds=60)
     )
     heartbeat_timeout: timedelta = _field(
         "how long a leader goes on that does not hear itself", _POSITIVE, default=timedelta(seconds=5)

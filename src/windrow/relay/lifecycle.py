@@ -154,6 +154,9 @@ class Relay:
             self._error = error
             log.error("relay %s ends: %s", self.settings.name, _first_line(error))  # noqa: TRY400 - `wait` raises it
         finally:
+            if self.epochs:
+                with self._warning():
+                    self._registry.save(self.positions())
             if self._own_spark:
                 self._session.stop()
             self.state = State.STOPPED
@@ -226,10 +229,7 @@ class Relay:
         tasks = slots(self._session) or self._shards
         job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
         self._watch(job, epoch, term)
-        reports = job.result()
-        with self._warning():  # not needed for the next epoch
-            self._registry.save(self.positions())
-        for report in reports:
+        for report in job.result():
             self._judge(report, term)
 
     def _watch(self, job: Future[list[ShardReport]], epoch: UUID, term: Term) -> None:

@@ -42,7 +42,7 @@ CREATE TABLE {dead_letter} (
   PRIMARY KEY (relay, id)
 );
 
--- Each shard's position as of the end of an epoch: where a relay starts whose positions Kafka has forgotten.
+-- Each shard's position as of the last purge or the relay's end: where one starts whose positions Kafka has forgotten.
 CREATE TABLE {position} (
   relay     varchar(200) NOT NULL REFERENCES {relay} ON DELETE CASCADE,
   shard     integer NOT NULL,
