@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 from fix_pipeline import Pipeline
@@ -22,23 +21,27 @@ def relayed(pipeline: Pipeline, message: Message) -> list[tuple[str, bytes]]:
     return received.headers() or []
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        pytest.param("key", None, id="null value"),
-        pytest.param("key", b"", id="empty value"),
-        pytest.param("key", bytes(range(256)), id="binary value"),
-        pytest.param("ключ 鍵 🔑", "значение 值 🌾", id="unicode"),
-        pytest.param(b"\x00\xff\xfe", b"value", id="binary key"),
-        pytest.param(b"", b"value", id="empty key"),
-        pytest.param(None, b"value", id="no key"),
-        pytest.param(None, None, id="neither"),
-        pytest.param("key", os.urandom(1024 * 1024), id="1 MB value"),
-        pytest.param("key", b"compressible" * 500_000, id="6 MB value"),
-    ],
-)
-def test_key_and_value_arrive_unchanged(pipeline: Pipeline, key: bytes | None, value: bytes | None) -> None:
-    relayed(pipeline, pipeline.message(value, key))
+CONTENTS: dict[str, tuple[bytes | str | None, bytes | str | None]] = {
+    "null value": ("key", None),
+    "empty value": ("key", b""),
+    "binary value": ("key", bytes(range(256))),
+    "unicode": ("ключ 鍵 🔑", "значение 值 🌾"),
+    "binary key": (b"\x00\xff\xfe", b"value"),
+    "empty key": (b"", b"value"),
+    "no key": (None, b"value"),
+    "neither": (None, None),
+    "1 MB value": ("key", os.urandom(1024 * 1024)),
+    "6 MB value": ("key", b"compressible" * 500_000),
+}
+
+
+def test_keys_and_values_arrive_unchanged(pipeline: Pipeline) -> None:
+    written = {name: pipeline.message(value, key, headers={"name": name}) for name, (key, value) in CONTENTS.items()}
+    pipeline.write(*written.values())
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, len(CONTENTS))
+    received = {dict(each.headers() or [])["name"].decode(): (each.key(), each.value()) for each in pipeline.received()}
+    assert received == {name: (message.key, message.value) for name, message in written.items()}
 
 
 def test_headers_keep_their_order_repeats_and_bytes(pipeline: Pipeline) -> None:

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _GRACE: Final = 15.0
 _LOOK_EVERY: Final = 0.02
+_SOON: Final = 3.0
 _STAY_WARM: Final = 30.0
 _AWAY: Final = (errors.Interrupted, errors.DatabaseUnreachable)
 
@@ -163,11 +164,13 @@ class Relay:
             log.info("relay %s stopped", self.settings.name)
 
     def _stand_by(self) -> None:
-        """Wait for the mandate, with Spark's Python workers warm, so that leading can begin at once."""
-        with self._warning():
-            warm_up(self._session)
-        cold_at = time.monotonic() + _STAY_WARM
-        while not (self._stop.is_set() or self._election.term) and time.monotonic() < cold_at:
+        """Wait for the mandate; if it does not come soon, with a Python worker warm, so that leading begins at once."""
+        warm_at = time.monotonic() + _SOON
+        while not (self._stop.is_set() or self._election.term) and self._election.running:
+            if time.monotonic() >= warm_at:
+                with self._warning():
+                    warm_up(self._session)
+                warm_at = time.monotonic() + _STAY_WARM
             self._stop.wait(_LOOK_EVERY)
 
     def _lead(self, term: Term, jobs: ThreadPoolExecutor) -> None:
