@@ -85,7 +85,7 @@ class ShardLoop:
                 # More is waiting: read on while this page is being published.
                 following = ahead.submit(self._next, capture) if page.more else None
                 if page.records:
-                    self._publish(publisher, page)
+                    self._publish(publisher, page, page.records, page.position)
                     self._records += len(page.records)
                     self._transactions += 1
                     self._failures = 0
@@ -96,44 +96,35 @@ class ShardLoop:
                     time.sleep(poll_delay(idle, limits.min_poll_interval, limits.max_poll_interval))
                 page = following.result() if following else self._next(capture)
 
-    def _publish(self, publisher: TransactionalPublisher, page: Page) -> None:
+    def _publish(
+        self, publisher: TransactionalPublisher, page: Page, records: Sequence[Record], position: Progress
+    ) -> None:
+        """Publish the records, all of a page or a part of it; around what Kafka refuses, unless that is to stop us."""
         try:
-            publisher.publish(page.records, page.position)
+            publisher.publish(records, position)
         except PublishFailed as refusal:
             if self._settings.poison == "stop":
                 raise
-            self._publish_around(publisher, page, page.records, page.position, refusal)
+            for part, until in self._around(page, records, position, refusal):
+                self._publish(publisher, page, part, until)
 
-    def _publish_around(
-        self,
-        publisher: TransactionalPublisher,
-        page: Page,
-        records: Sequence[Record],
-        position: Progress,
-        refusal: PublishFailed,
-    ) -> None:
-        """Publish in order what Kafka takes of the records; bury what it refuses, found by halving."""
-        if refusal.whole_topic or len(records) == 1:
-            poison = [each for each in records if each.topic == refusal.topic]
-            log.warning(
-                "relay %s: %d messages to dead letters, from id %d on: %s",
-                self._settings.name,
-                len(poison),
-                poison[0].id,
-                refusal,
-            )
-            DeadLetters(self._settings).bury([each.id for each in poison], str(refusal))
-            parts: list[tuple[Sequence[Record], Progress]] = [
-                ([each for each in records if each.topic != refusal.topic], position)
-            ]
-        else:
+    def _around(
+        self, page: Page, records: Sequence[Record], position: Progress, refusal: PublishFailed
+    ) -> list[tuple[Sequence[Record], Progress]]:
+        """What to publish instead, in order: the records without the poison, which is buried, or halves to find it."""
+        if not refusal.whole_topic and len(records) > 1:
             middle = len(records) // 2
-            parts = [(records[:middle], page.upto(records[middle - 1].id)), (records[middle:], position)]
-        for part, until in parts:
-            try:
-                publisher.publish(part, until)
-            except PublishFailed as again:
-                self._publish_around(publisher, page, part, until, again)
+            return [(records[:middle], page.upto(records[middle - 1].id)), (records[middle:], position)]
+        poison = [each for each in records if each.topic == refusal.topic]
+        log.warning(
+            "relay %s: %d messages to dead letters, from id %d on: %s",
+            self._settings.name,
+            len(poison),
+            poison[0].id,
+            refusal,
+        )
+        DeadLetters(self._settings).bury([each.id for each in poison], str(refusal))
+        return [([each for each in records if each.topic != refusal.topic], position)]
 
     def _commit_idle(self, publisher: TransactionalPublisher, page: Page) -> None:
         """Now and then commit how far an idle shard has looked, so that it does not hold back the purge."""
