@@ -30,6 +30,10 @@ class Page:
 class Capture(Protocol):
     """A source of pages. Not safe for concurrent use."""
 
+    def start(self, committed: str | None) -> None:
+        """Start from a committed position; without one from the very first row."""
+        ...
+
     def next(self) -> Page:
         """The next page; without records where there is nothing new."""
         ...

@@ -42,13 +42,13 @@ _SIZE: Final = "coalesce(octet_length(value), 0) + coalesce(octet_length(key), 0
 
 
 class SnapshotCapture:
-    """Reads one shard's rows from where `committed` ends, or from the very first without it."""
+    """Reads one shard's rows, once started."""
 
-    def __init__(self, settings: Settings, shard: Shard, committed: str | None) -> None:
+    def __init__(self, settings: Settings, shard: Shard) -> None:
         self._source = connection_string(settings.data_source, f"windrow {settings.name} {shard.index}")
         self._tables = Tables.beside(settings.outbox_table)
         self._limits = settings.limits
-        self._relay = settings.name
+        self._me = {"relay": settings.name, "shard": shard.index}
         self._fragments: dict[str, Composable] = {
             "columns": SQL(", ".join(_COLUMNS.values())),
             "names": SQL(", ".join(_COLUMNS)),
@@ -59,7 +59,12 @@ class SnapshotCapture:
         with interruptible():
             for setting in _SESSION:
                 self._connection.execute(setting)
-            self._position = self._start(committed)
+        self._position = Position("")
+
+    def start(self, committed: str | None) -> None:
+        """Read from where `committed` ends, or from the very first row without it."""
+        with interruptible():
+            self._position = self._checked(committed)
 
     def next(self) -> Page:
         with interruptible():
@@ -70,7 +75,7 @@ class SnapshotCapture:
         if "_arrow" in self.__dict__:
             self._arrow.close()
 
-    def _start(self, committed: str | None) -> Position:
+    def _checked(self, committed: str | None) -> Position:
         database, horizon, newest = self._row("identity") or ("", "0", None)
         position = Position.decode(committed) if committed else Position(database)
         if position.database != database:
@@ -96,7 +101,7 @@ class SnapshotCapture:
             self._poll_query,
             {
                 "lo": str(self._position.lo),
-                "relay": self._relay,
+                **self._me,
                 "records": self._limits.page_records,
                 "bytes": self._limits.page_bytes,
             },
@@ -142,9 +147,7 @@ class SnapshotCapture:
         return row[0] - 1 if row and row[0] is not None else 0
 
     def _current_epoch(self) -> UUID | None:
-        row = self._connection.execute(
-            self._tables.fill(query("relay", "current_epoch")), {"name": self._relay}
-        ).fetchone()
+        row = self._connection.execute(self._tables.fill(query("relay", "current_epoch")), self._me).fetchone()
         return row[0] if row else None
 
     def _row(self, name: str, **parameters: Any) -> tuple[Any, ...] | None:

@@ -70,9 +70,10 @@ class _SequenceSkipped(Interrupted):
 class TransactionalPublisher:
     """Publishes the pages of one shard."""
 
-    def __init__(self, settings: Settings, shard: Shard, membership: bytes, saved: Committed | None) -> None:
-        self._membership = membership
-        self._topic, self._shard = settings.position_topic, shard.index
+    def __init__(self, settings: Settings, shard: Shard) -> None:
+        """Connect; nobody is disturbed before `open`."""
+        self._settings, self._shard = settings, shard.index
+        self._membership = b""
         self._source = settings.source.encode()
         self._refusals: list[PublishFailed] = []
         self._in_transaction = False
@@ -90,21 +91,31 @@ class TransactionalPublisher:
                 },
             )
         )
+        self.committed: Committed | None = None
+        """Where the shard stands; None where it has never published."""
+        with self._translated():
+            self._producer.list_topics(settings.position_topic, timeout=_SETTLE_WITHIN)
+        with contextlib.suppress(Interrupted):  # for the connection's sake; what counts is read once it is our turn
+            self._read_committed()
+
+    def open(self, membership: bytes, saved: Committed | None) -> None:
+        """End and fence the predecessor, and read how far it came."""
+        self._membership = membership
         with self._translated():
             self._producer.init_transactions(_SETTLE_WITHIN)
-        only = range(shard.index, shard.index + 1)
-        self.committed = committed_positions(self._reader, settings, only).get(shard.index)
-        """Where the shard stands; None where it has never published."""
+        self._read_committed()
         if self.committed is None and saved is not None:
             log.warning(
                 "relay %s, shard %d: Kafka has forgotten its position (offsets.retention.minutes); going on from"
                 " the one in the database: what was published after it was saved comes again",
-                settings.name,
-                shard.index,
+                self._settings.name,
+                self._shard,
             )
             self.committed = saved
-        if self.committed is not None:
-            self._commit([], self.committed)  # anew, so that Kafka does not forget the position of an idle shard
+
+    def _read_committed(self) -> None:
+        only = range(self._shard, self._shard + 1)
+        self.committed = committed_positions(self._reader, self._settings, only).get(self._shard)
 
     def publish(self, records: Sequence[Record], progress: Progress) -> None:
         """Publish the records and the progress that they make, or raise and publish nothing."""
@@ -118,7 +129,7 @@ class TransactionalPublisher:
             self._try_commit(records, committed)
 
     def _try_commit(self, records: Sequence[Record], committed: Committed) -> None:
-        position = TopicPartition(self._topic, self._shard, *committed)
+        position = TopicPartition(self._settings.position_topic, self._shard, *committed)
         with self._translated():
             self._refusals.clear()
             self._producer.begin_transaction()

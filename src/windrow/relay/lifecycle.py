@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 from typing import Final, Self
@@ -35,6 +36,7 @@ from windrow.spark.session import JOB_FAILED, session, slots
 
 log = logging.getLogger(__name__)
 
+_EPOCHS_AT_ONCE: Final = 2
 _GRACE: Final = 15.0
 _LOOK_EVERY: Final = 0.02
 _SOON: Final = 3.0
@@ -74,6 +76,9 @@ class Relay:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"relay {settings.name}", daemon=True)
         self._error: BaseException | None = None
+        self._complaint = ""
+        self._membership = b""
+        """What the tasks show Kafka, as the database has it."""
 
     @property
     def leader_id(self) -> UUID | None:
@@ -143,7 +148,7 @@ class Relay:
 
     def _run(self) -> None:
         try:
-            with self._election, ThreadPoolExecutor(1) as jobs:
+            with self._election, ThreadPoolExecutor(_EPOCHS_AT_ONCE) as jobs:
                 while not self._stop.is_set() and self._election.running:
                     if term := self._election.term:
                         self._lead(term, jobs)
@@ -180,14 +185,21 @@ class Relay:
             with self._purging():
                 self._run_epochs(term, jobs)
         finally:
+            with self._warning():
+                self._registry.close_epochs(term.id)
             self._tell(LeaderRevoked(term.id))
 
     def _run_epochs(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         failures = 0
-        while not self._stop.is_set() and (current := self._election.term) and current.id == term.id:
+        while current := self._current(term):
             try:
-                self._run_epoch(current, jobs)
-                failures = 0
+                first = uuid4()
+                self._registry.open_epoch(first, term.id, current.membership)
+                self._membership = current.membership
+                epoch: _Epoch | None = self._begin(first, jobs)
+                while epoch:
+                    epoch = self._see_out(epoch, term, jobs)
+                    failures = 0
             except PythonException:
                 raise
             except (*JOB_FAILED, *_AWAY) as error:
@@ -225,40 +237,57 @@ class Relay:
             over.set()
             thread.join()
 
-    def _run_epoch(self, term: Term, jobs: ThreadPoolExecutor) -> None:
-        epoch = uuid4()
-        self._registry.open_epoch(epoch, term.id, term.membership)
+    def _current(self, term: Term) -> Term | None:
+        """The term as it is now, maybe in a new generation of the group; None once it is over."""
+        current = self._election.term
+        return current if current and current.id == term.id and not self._stop.is_set() else None
+
+    def _begin(self, epoch: UUID, jobs: ThreadPoolExecutor) -> "_Epoch":
         self.epochs += 1
         tasks = slots(self._session) or self._shards
         job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
-        self._watch(job, epoch, term)
-        for report in job.result():
-            self._judge(report, term)
+        return _Epoch(epoch, job, time.monotonic() + self.settings.epoch.total_seconds())
 
-    def _watch(self, job: Future[list[ShardReport]], epoch: UUID, term: Term) -> None:
-        """While the job runs: give its tasks the group's new generations, and end them when the term is over."""
-        ending = False
-        while not job.done():
-            current = self._election.term
-            over = self._stop.is_set() or current is None or current.id != term.id
-            if over and not ending:
-                ending = True
-                with self._warning():
-                    self._registry.close_epoch(epoch)
-            elif current and not over and current.membership != term.membership:
-                with self._warning():
-                    self._registry.renew_epoch(epoch, current.membership)
-                    term = current
+    def _see_out(self, epoch: "_Epoch", term: Term, jobs: ThreadPoolExecutor) -> "_Epoch | None":
+        """Be there until an epoch's job has ended; returns the heir that has relieved it."""
+        heir = self._watch(epoch, term, jobs)
+        try:
+            reports = epoch.job.result()
+        except JOB_FAILED as error:
+            if heir is None or isinstance(error, PythonException):
+                raise
+            log.warning("relay %s: %s; the next epoch goes on", self.settings.name, _first_line(error))
+        else:
+            for report in reports:
+                self._judge(report, term, relieved=heir is not None)
+        return heir
+
+    def _watch(self, epoch: "_Epoch", term: Term, jobs: ThreadPoolExecutor) -> "_Epoch | None":
+        """While the job runs: bring up its heir in time, pass on the group's new generations, end it with the term."""
+        heir, closed = None, False
+        while not epoch.job.done():
+            current = self._current(term)
+            with self._warning():
+                if current is None and not closed:
+                    self._registry.close_epochs(term.id)
+                    closed = True
+                elif current and current.membership != self._membership:
+                    self._registry.renew_membership(term.id, current.membership)
+                    self._membership = current.membership
                     self._tell(LeaderRefreshed(term.id))
+                elif current and heir is None and time.monotonic() > epoch.relieve_at:
+                    successor = uuid4()
+                    self._registry.name_heir(epoch.id, successor)
+                    heir = self._begin(successor, jobs)
             time.sleep(_LOOK_EVERY)
+        return heir
 
-    def _judge(self, report: ShardReport, term: Term) -> None:
+    def _judge(self, report: ShardReport, term: Term, *, relieved: bool) -> None:
         log.debug("relay %s: %s", self.settings.name, report)
         if report.ending == "failed":
             kind, _, message = report.error.partition(": ")
             raise getattr(errors, kind)(message)
-        current = self._election.term
-        if report.ending == "superseded" and not self._stop.is_set() and current and current.id == term.id:
+        if report.ending == "superseded" and not relieved and self._current(term):
             self._tell(LeaderFenced(term.id))
             self._election.resign(term.id)
 
@@ -272,11 +301,24 @@ class Relay:
 
     @contextmanager
     def _warning(self) -> Iterator[None]:
-        """A server that is away here is no reason to end."""
+        """A server that is away here is no reason to end: it is said once, and tried again after a pause."""
         try:
             yield
         except (*_AWAY, *JOB_FAILED) as error:
-            log.warning("relay %s: %s", self.settings.name, _first_line(error))
+            line = _first_line(error)
+            if line != self._complaint:
+                self._complaint = line
+                log.warning("relay %s: %s", self.settings.name, line)
+            self._stop.wait(self.settings.limits.io_error_backoff.total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    """An epoch's job, and the moment from which an heir is to relieve it."""
+
+    id: UUID
+    job: Future[list[ShardReport]]
+    relieve_at: float
 
 
 def _first_line(error: BaseException) -> str:

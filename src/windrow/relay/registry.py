@@ -6,7 +6,6 @@ not theirs any more.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.sql import Literal
@@ -15,16 +14,8 @@ from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing, SettingsInvalid
-from windrow.record import Committed, Shard
+from windrow.record import Committed
 from windrow.settings import Settings
-
-
-class Turn(NamedTuple):
-    """The epoch whose tasks may run, their membership of the group, and the shard's saved position."""
-
-    epoch: UUID | None
-    membership: bytes
-    saved: Committed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +48,14 @@ class Registry:
     def open_epoch(self, epoch: UUID, leader: UUID, membership: bytes) -> None:
         self._execute("open_epoch", epoch=epoch, leader=leader, membership=membership)
 
-    def renew_epoch(self, epoch: UUID, membership: bytes) -> None:
-        self._execute("renew_epoch", epoch=epoch, membership=membership)
+    def name_heir(self, epoch: UUID, heir: UUID) -> None:
+        self._execute("name_heir", epoch=epoch, heir=heir)
 
-    def close_epoch(self, epoch: UUID) -> None:
-        self._execute("close_epoch", epoch=epoch)
+    def renew_membership(self, leader: UUID, membership: bytes) -> None:
+        self._execute("renew_membership", leader=leader, membership=membership)
 
-    def turn(self, shard: Shard) -> Turn:
-        """What a shard has to know before it opens."""
-        with interruptible(), connect(self.settings.data_source) as connection:
-            row = connection.execute(
-                self.tables.fill(query("relay", "turn")), {"name": self.settings.name, "shard": shard.index}
-            ).fetchone()
-        epoch, membership, published, position = row or (None, None, None, None)
-        return Turn(epoch, membership or b"", None if position is None else Committed(published, position))
+    def close_epochs(self, leader: UUID) -> None:
+        self._execute("close_epochs", leader=leader)
 
     def save(self, positions: Mapping[int, Committed]) -> None:
         """Keep positions in the database as well, for the day that Kafka has forgotten them."""

@@ -1,8 +1,8 @@
 """The shard's loop: read a page, publish it in a transaction, repeat, until the epoch is over.
 
 Runs inside a Spark task. Every way out is a `ShardReport`; a broken connection is no way out: the loop opens anew
-from the committed position, as often as it takes. An epoch is over when its time is up or when the database names
-another one (the relay stops, or somebody else has taken over).
+from the committed position, as often as it takes. An epoch is over when the database names another one for the shard
+(its heir's task is ready, the relay stops, or somebody else has taken over), or when no heir has come in time.
 """
 
 import logging
@@ -22,12 +22,13 @@ from windrow.publish.dead_letter import DeadLetters
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Progress, Record, Shard
 from windrow.relay.pace import backoff, poll_delay
-from windrow.relay.registry import Registry, Turn
+from windrow.relay.seat import Seat, Turn
 from windrow.settings import Settings
 
 log = logging.getLogger(__name__)
 
 _AFTER_FENCE: Final = timedelta(milliseconds=5)
+_HEIR_WITHIN: Final = timedelta(seconds=10)
 
 Ending = Literal["time", "superseded", "failed"]
 
@@ -57,18 +58,19 @@ class ShardLoop:
 
     def __init__(self, settings: Settings, shard: Shard, epoch: UUID) -> None:
         self._settings, self._shard, self._epoch = settings, shard, epoch
-        self._ends_at = time.monotonic() + settings.epoch.total_seconds()
+        self._ends_at = time.monotonic() + (settings.epoch + _HEIR_WITHIN).total_seconds()
         self._records = self._transactions = self._failures = 0
         self._commit_idle_at = 0.0
+        self._renewed = False
 
     def run(self) -> ShardReport:
         while True:
             try:
-                with self._opened(self._check_turn()) as (capture, publisher):
+                with Seat(self._settings, self._shard, self._epoch) as seat, self._opened(seat) as (capture, publisher):
                     self._pump(capture, publisher)
             except (Interrupted, DatabaseUnreachable, RelayFenced) as error:
-                # Fenced: by a successor, whose epoch `_check_turn` then sees, by a new generation, which it brings, or
-                # by a transaction that timed out.
+                # Fenced: by a successor, whose epoch `_check` then sees, by a new generation, which the turn brings,
+                # or by a transaction that timed out.
                 if not self._wait_after(error):
                     return self._report("time")
             except _Over as over:
@@ -127,11 +129,15 @@ class ShardLoop:
         return [([each for each in records if each.topic != refusal.topic], position)]
 
     def _commit_idle(self, publisher: TransactionalPublisher, page: Page) -> None:
-        """Now and then commit how far an idle shard has looked, so that it does not hold back the purge."""
+        """Now and then commit how far an idle shard has looked, so that it does not hold back the purge; once an epoch
+        also if it is where it was, so that Kafka does not forget it.
+        """
         if time.monotonic() >= self._commit_idle_at:
             self._commit_idle_at = time.monotonic() + self._settings.purge.interval.total_seconds()
-            if publisher.committed is None or publisher.committed.position != page.position.encode():
+            known = publisher.committed
+            if known is None or known.position != page.position.encode() or not self._renewed:
                 publisher.publish([], page.position)
+                self._renewed = True
 
     def _next(self, capture: Capture) -> Page:
         page = capture.next()
@@ -141,19 +147,30 @@ class ShardLoop:
             raise _Over("time")
         return page
 
-    def _check_turn(self) -> Turn:
-        """Before anybody is fenced: is it still our turn?"""
-        turn = Registry(self._settings).turn(self._shard)
+    def _check(self, turn: Turn) -> Turn:
+        """Before anybody is fenced: is it our turn?"""
         if turn.epoch != self._epoch:
             raise _Over("superseded")
         return turn
 
     @contextmanager
-    def _opened(self, turn: Turn) -> Iterator[tuple[Capture, TransactionalPublisher]]:
-        with closing(TransactionalPublisher(self._settings, self._shard, turn.membership, turn.saved)) as publisher:
-            committed = publisher.committed.position if publisher.committed else None
-            with closing(SnapshotCapture(self._settings, self._shard, committed)) as capture:
-                yield capture, publisher
+    def _opened(self, seat: Seat) -> Iterator[tuple[Capture, TransactionalPublisher]]:
+        """Connected to both sides; as an heir, while the task before us still works."""
+        turn = seat.turn()
+        if turn.heir != self._epoch:
+            self._check(turn)
+        with (
+            closing(TransactionalPublisher(self._settings, self._shard)) as publisher,
+            closing(SnapshotCapture(self._settings, self._shard)) as capture,
+        ):
+            if turn.heir == self._epoch:
+                seat.relieve()
+            else:
+                seat.take()
+            turn = self._check(seat.turn())
+            publisher.open(turn.membership, turn.saved)
+            capture.start(publisher.committed.position if publisher.committed else None)
+            yield capture, publisher
 
     def _wait_after(self, error: WindrowError) -> bool:
         """Wait before the next try; False where the epoch is over by then."""

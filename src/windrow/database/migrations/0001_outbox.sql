@@ -15,13 +15,15 @@ CREATE TABLE {outbox} (
 );
 CREATE INDEX ON {outbox} (tx);
 
--- One row a relay: how many shards it has, who leads, the epoch whose tasks may run, and what they show Kafka to be
--- believed.
+-- One row a relay: how many shards it has, who leads, and what its tasks show Kafka to be believed. The tasks of an epoch
+-- may run, until those of its heir are ready to relieve them, shard by shard.
 CREATE TABLE {relay} (
   name       varchar(200) PRIMARY KEY,
   shards     integer NOT NULL CHECK (shards > 0),
   leader     uuid,
   epoch      uuid,
+  heir       uuid,
+  ready      integer[] NOT NULL DEFAULT '{{}}',
   membership bytea
 );
 

@@ -8,23 +8,51 @@ SELECT shards FROM {relay} WHERE name = %(name)s
 
 -- name: open_epoch
 -- From now on the tasks of this epoch may run, and those of any other end.
-UPDATE {relay} SET epoch = %(epoch)s, membership = %(membership)s, leader = %(leader)s WHERE name = %(name)s
+UPDATE {relay}
+SET epoch = %(epoch)s, heir = NULL, ready = '{{}}', membership = %(membership)s, leader = %(leader)s
+WHERE name = %(name)s
 
--- name: renew_epoch
--- Give the tasks of this epoch the group's new generation, unless a later epoch has begun.
-UPDATE {relay} SET membership = %(membership)s WHERE name = %(name)s AND epoch = %(epoch)s
+-- name: name_heir
+-- Let the tasks of an heir come up, to relieve those of this epoch, which itself was an heir or the first.
+UPDATE {relay}
+SET epoch = %(epoch)s, heir = %(heir)s, ready = '{{}}'
+WHERE name = %(name)s AND %(epoch)s IN (epoch, heir)
 
--- name: close_epoch
--- End the tasks of this epoch, unless a later one has begun.
-UPDATE {relay} SET epoch = NULL, leader = NULL WHERE name = %(name)s AND epoch = %(epoch)s
+-- name: make_ready
+-- The heir's task of this shard can take over: from now on it may run, and the one before it ends.
+UPDATE {relay}
+SET ready = array_append(ready, %(shard)s::integer)
+WHERE name = %(name)s AND heir = %(epoch)s AND %(shard)s <> ALL (ready)
+
+-- name: renew_membership
+-- Give the tasks of this term the group's new generation, unless a later one has begun.
+UPDATE {relay} SET membership = %(membership)s WHERE name = %(name)s AND leader = %(leader)s
+
+-- name: close_epochs
+-- End the tasks of this term, unless a later one has begun.
+UPDATE {relay}
+SET epoch = NULL, heir = NULL, ready = '{{}}', leader = NULL
+WHERE name = %(name)s AND leader = %(leader)s
 
 -- name: current_epoch
--- The epoch whose tasks may run.
-SELECT epoch FROM {relay} WHERE name = %(name)s
+-- The epoch whose task of this shard may run.
+SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END FROM {relay} WHERE name = %(relay)s
+
+-- name: sit_down
+-- Take the shard's seat, unless another task still has it.
+SELECT pg_try_advisory_lock(hashtextextended(name || '/' || %(shard)s::text, tableoid::bigint))
+FROM {relay}
+WHERE name = %(name)s
+
+-- name: wait_for_seat
+-- Take the shard's seat once the task that has it gets up, or at most as long as lock_timeout says.
+SELECT pg_advisory_lock(hashtextextended(name || '/' || %(shard)s::text, tableoid::bigint))
+FROM {relay}
+WHERE name = %(name)s
 
 -- name: turn
--- Before a shard opens: the epoch whose tasks may run, their membership, and the shard's saved position.
-SELECT epoch, membership, published, position
+-- Before a shard opens: the epoch whose task may run, its heir, their membership, and the shard's saved position.
+SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, heir, membership, published, position
 FROM {relay}
 LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s

@@ -17,7 +17,7 @@ WITH fresh AS MATERIALIZED (
 ), load AS (
   SELECT count(*) > %(records)s OR coalesce(sum(size), 0) > %(bytes)s AS crowded FROM fresh
 )
-SELECT pg_current_snapshot()::text, epoch, crowded, {names}
+SELECT pg_current_snapshot()::text, CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, crowded, {names}
 FROM load
 LEFT JOIN {relay} ON name = %(relay)s
 LEFT JOIN fresh ON NOT crowded
