@@ -97,7 +97,7 @@ class SnapshotCapture:
             {
                 "lo": str(self._position.lo),
                 "relay": self._relay,
-                "records": self._limits.page_records,
+                "records": self._limits.records_at_once,
                 "bytes": self._limits.page_bytes,
             },
             prepare=True,
@@ -162,7 +162,7 @@ class SnapshotCapture:
             lo=Literal(str(self._position.lo)),
             hi=Literal(str(hi)),
             after=Literal(self._position.after),
-            records=Literal(self._limits.page_records),
+            records=Literal(self._limits.records_at_once),
             bytes=Literal(int(self._limits.page_bytes)),
         ).as_string(self._connection)
 
