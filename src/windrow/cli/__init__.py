@@ -14,6 +14,7 @@ from windrow.cli.bench import bench
 from windrow.cli.dead_letters import dead_letters
 from windrow.cli.demo import demo
 from windrow.cli.init import init
+from windrow.cli.pump import pump
 from windrow.cli.purge import purge
 from windrow.cli.relay import relay
 from windrow.cli.servers import servers
@@ -48,7 +49,7 @@ def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
     logging.getLogger("windrow").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (bench, dead_letters, demo, init, purge, relay, servers, show_status):
+for command in (bench, dead_letters, demo, init, pump, purge, relay, servers, show_status):
     windrow.add_command(command)
 
 

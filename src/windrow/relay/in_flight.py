@@ -10,6 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 import psycopg
@@ -23,6 +25,7 @@ from windrow.settings import Settings
 log = logging.getLogger(__name__)
 
 _TELL_EVERY: Final = 1.0
+_KEY: Final = attrgetter("key")
 
 
 class InFlight:
@@ -45,7 +48,7 @@ class InFlight:
     def count(self) -> Flight:
         """For any thread. Records without a key have none to count."""
         pages = self._pages.copy()
-        keys = {record.key for page in pages for record in page}
+        keys = set(map(_KEY, chain.from_iterable(pages)))
         return Flight(sum(map(len, pages)), len(keys - {None}))
 
 
