@@ -52,6 +52,9 @@ def create_topic(settings: Settings, topic: str, partitions: int, **config: str)
             f"topic {topic} could not be created: {error_of(exception).str()}\n"
             f"Create it with {partitions} partitions, or permit this user to do it."
         ) from exception
+    deadline = time.monotonic() + _ANSWER_WITHIN
+    while topic not in _topics(admin, settings) and time.monotonic() < deadline:  # brokers learn of it in their time
+        time.sleep(_ASK_AGAIN_AFTER)
     return True
 
 
