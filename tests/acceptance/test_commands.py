@@ -110,6 +110,7 @@ def test_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ["relay"],
         ["pump"],
         ["demo"],
+        ["doctor"],
         ["status"],
         ["purge"],
         ["dead-letters"],
@@ -123,6 +124,21 @@ def test_help_teaches(command: list[str]) -> None:
     assert "Usage: " in shown.stdout
     assert len(shown.stdout) > 300
     assert "\\b" not in shown.stdout
+
+
+def test_doctor_tells_by_its_exit_status_what_is_wrong(config: Path, tmp_path: Path) -> None:
+    sound = windrow("doctor", "--config", config)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    assert "ok      database" in sound.stdout
+    assert "0 failed" in sound.stderr
+    failed = windrow("doctor", "--config", config, "--outbox-table", "missing", "--json")
+    assert failed.returncode == 1, failed.stderr
+    answer = json.loads(failed.stdout)
+    assert [each["check"] for each in answer["findings"] if each["verdict"] == "failed"] == ["outbox"]
+    wrong = windrow("doctor", "--config", write_config(tmp_path, shards="many"))
+    assert wrong.returncode == 2
+    assert "shards: give a whole number" in wrong.stdout
+    assert "java" in wrong.stdout
 
 
 def test_pump_creates_its_topic_and_ends_at_ctrl_c_with_a_summary(config: Path, pipeline: Pipeline) -> None:
