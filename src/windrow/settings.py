@@ -78,6 +78,11 @@ class Limits:
         bounds(1, math.inf, "1 or more"),
         default=Size(16_000_000),
     )
+    max_in_flight_records: int | None = _field(
+        "records that a shard has read and not yet committed; without it two pages",
+        bounds(1, 200_000, "1 to 200000"),
+        default=None,
+    )
     min_poll_interval: timedelta = _field(
         "pause between two looks at the outbox while messages flow", _POSITIVE, default=timedelta(milliseconds=2)
     )
@@ -97,6 +102,21 @@ class Limits:
         _POSITIVE,
         default=timedelta(milliseconds=500),
     )
+    min_metrics_interval: timedelta = _field(
+        "time between two readings of the meter", _POSITIVE, default=timedelta(seconds=5)
+    )
+
+    @property
+    def records_at_once(self) -> int:
+        """Records in one page: half of what may be in flight, since the next page is read while one is published."""
+        if self.max_in_flight_records is None:
+            return self.page_records
+        return min(self.page_records, max(self.max_in_flight_records // 2, 1))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a page may be read while another is being published."""
+        return self.max_in_flight_records != 1
 
     def __post_init__(self) -> None:
         mistakes = [*out_of_bounds(Limits, values_of(self), "limits.")]

@@ -104,7 +104,19 @@ def test_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["init"], ["relay"], ["demo"], ["status"], ["purge"], ["dead-letters"], ["servers", "up"], ["bench", "relay"]],
+    [
+        [],
+        ["init"],
+        ["relay"],
+        ["pump"],
+        ["demo"],
+        ["doctor"],
+        ["status"],
+        ["purge"],
+        ["dead-letters"],
+        ["servers", "up"],
+        ["bench", "relay"],
+    ],
 )
 def test_help_teaches(command: list[str]) -> None:
     shown = windrow(*command, "--help")
@@ -112,6 +124,40 @@ def test_help_teaches(command: list[str]) -> None:
     assert "Usage: " in shown.stdout
     assert len(shown.stdout) > 300
     assert "\\b" not in shown.stdout
+
+
+def test_doctor_tells_by_its_exit_status_what_is_wrong(config: Path, tmp_path: Path) -> None:
+    sound = windrow("doctor", "--config", config)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    assert "ok      database" in sound.stdout
+    assert "0 failed" in sound.stderr
+    failed = windrow("doctor", "--config", config, "--outbox-table", "missing", "--json")
+    assert failed.returncode == 1, failed.stderr
+    answer = json.loads(failed.stdout)
+    assert [each["check"] for each in answer["findings"] if each["verdict"] == "failed"] == ["outbox"]
+    wrong = windrow("doctor", "--config", write_config(tmp_path, shards="many"))
+    assert wrong.returncode == 2
+    assert "shards: give a whole number" in wrong.stdout
+    assert "java" in wrong.stdout
+
+
+def test_pump_creates_its_topic_and_ends_at_ctrl_c_with_a_summary(config: Path, pipeline: Pipeline) -> None:
+    topic = f"{pipeline.settings.name}.pumped"
+    load = ("--topic", topic, "--rate", "100", "--seconds", "600", "--json")
+    with windrow_running("pump", "--config", config, *load, mark=uuid4().hex) as process:
+        assert process.stderr is not None
+        assert "created topic" in process.stderr.readline()
+        for line in process.stderr:
+            if line.startswith("committed"):
+                break
+        process.send_signal(signal.SIGINT)
+        answer, talk = process.communicate(timeout=60)
+    assert process.returncode == 0, talk
+    with pipeline.connect() as connection:
+        written = connection.execute(
+            f"SELECT count(*) FROM {pipeline.settings.outbox_table} WHERE topic = %s", (topic,)
+        ).fetchone()
+    assert written == (json.loads(answer)["committed"],)
 
 
 def test_demo_ends_with_a_sound_verdict_and_leaves_nothing_behind() -> None:

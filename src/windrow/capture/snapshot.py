@@ -8,6 +8,8 @@ did not see because its transaction was open is not visible in `hi` either, so i
 Rows are ordered by id, not by transaction: a transaction may get its number early, wait on a lock, and write later.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -56,7 +58,7 @@ class SnapshotCapture:
             "mine": predicate(shard),
         }
         self._connection = connect(self._source)
-        with interruptible():
+        with interruptible(), self._closed_on_error():
             for setting in _SESSION:
                 self._connection.execute(setting)
         self._position = Position("")
@@ -74,6 +76,14 @@ class SnapshotCapture:
         self._connection.close()
         if "_arrow" in self.__dict__:
             self._arrow.close()
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _checked(self, committed: str | None) -> Position:
         database, horizon, newest = self._row("identity") or ("", "0", None)
@@ -102,7 +112,7 @@ class SnapshotCapture:
             {
                 "lo": str(self._position.lo),
                 **self._me,
-                "records": self._limits.page_records,
+                "records": self._limits.records_at_once,
                 "bytes": self._limits.page_bytes,
             },
             prepare=True,
@@ -165,7 +175,7 @@ class SnapshotCapture:
             lo=Literal(str(self._position.lo)),
             hi=Literal(str(hi)),
             after=Literal(self._position.after),
-            records=Literal(self._limits.page_records),
+            records=Literal(self._limits.records_at_once),
             bytes=Literal(int(self._limits.page_bytes)),
         ).as_string(self._connection)
 

@@ -13,7 +13,9 @@ import click
 from windrow.cli.bench import bench
 from windrow.cli.dead_letters import dead_letters
 from windrow.cli.demo import demo
+from windrow.cli.doctor import doctor
 from windrow.cli.init import init
+from windrow.cli.pump import pump
 from windrow.cli.purge import purge
 from windrow.cli.relay import relay
 from windrow.cli.servers import servers
@@ -42,13 +44,14 @@ def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
     First steps:
       windrow demo                          see it work, on servers of its own
       windrow init --config relay.yaml      create the outbox and enter the relay
+      windrow doctor --config relay.yaml    check that everything is as it should be
       windrow relay --config relay.yaml     publish
     """
     logging.basicConfig(level=logging.WARNING, format=_LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("windrow").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (bench, dead_letters, demo, init, purge, relay, servers, show_status):
+for command in (bench, dead_letters, demo, doctor, init, pump, purge, relay, servers, show_status):
     windrow.add_command(command)
 
 

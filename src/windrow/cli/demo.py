@@ -4,17 +4,15 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from windrow import embedded
+from windrow.cli.figures import live_figures, row_of
 from windrow.cli.interrupt import end_by_signal
 from windrow.cli.shop import Customer, OrderService, create_shop
 from windrow.observe.verdict import Verdict, judge
@@ -24,7 +22,6 @@ from windrow.settings import Settings
 
 _SETTLE_WITHIN: Final = 30.0
 _REFRESH: Final = 0.5
-_LINE_EVERY: Final = 5.0
 
 
 @click.command()
@@ -63,11 +60,11 @@ def demo(seconds: float, rate: int, writers: int, as_json: bool) -> None:  # noq
             service.place_one()
             _wait(lambda: customer.count == 1, relay)
             talk.print(f"taking orders for {seconds:.0f} s …", style="dim")
-            with service, _display(talk) as show:
+            with service, live_figures(talk) as show:
                 ends_at = time.monotonic() + seconds
                 while (left := ends_at - time.monotonic()) > 0 and not over.wait(min(left, _REFRESH)):
                     relay.wait(0)
-                    show(_figures(service, customer, relay), left)
+                    show(f"windrow demo, {left:.0f} s to go", _figures(service, customer, relay))
             talk.print("waiting for the last messages …", style="dim")
             _wait(lambda: customer.count >= service.committed, relay)
             customer.linger()
@@ -98,36 +95,10 @@ def _figures(service: OrderService, customer: Customer, relay: Relay) -> dict[st
     }
 
 
-@contextmanager
-def _display(talk: Console) -> Iterator[Callable[[dict[str, str], float], None]]:
-    """A live table on a terminal; elsewhere a line now and then."""
-    if talk.is_terminal:
-        with Live(console=talk, auto_refresh=False) as live:
-            yield lambda figures, left: live.update(_table(f"windrow demo, {left:.0f} s to go", figures), refresh=True)
-        return
-    next_line = time.monotonic()
-
-    def show(figures: dict[str, str], _left: float) -> None:
-        nonlocal next_line
-        if time.monotonic() >= next_line:
-            next_line = time.monotonic() + _LINE_EVERY
-            talk.print(", ".join(f"{name} {figure}" for name, figure in figures.items()), soft_wrap=True)
-
-    yield show
-
-
-def _table(title: str, figures: Mapping[str, str]) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in figures:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_row(*figures.values())
-    return table
-
-
 def _show(verdict: Verdict, talk: Console, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(verdict)))
         return
     figures = {name.replace("_", " "): f"{number:,}" for name, number in dataclasses.asdict(verdict).items()}
-    talk.print(_table("verdict", figures))
+    talk.print(row_of("verdict", figures))
     talk.print("[green]exactly once, in order[/green]" if verdict.sound else "[red]not sound: see above[/red]")

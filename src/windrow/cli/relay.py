@@ -1,6 +1,5 @@
 """`windrow relay`: publish an outbox until told to stop."""
 
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,11 +7,9 @@ import click
 
 from windrow.cli.interrupt import end_by_signal
 from windrow.cli.options import load_settings, settings_options
-from windrow.errors import Interrupted
-from windrow.relay import Relay
+from windrow.relay import Event, MeterRead, Relay
 
 _LOOK_EVERY: Final = 0.25
-_REPORT_EVERY: Final = 10.0
 
 
 @click.command()
@@ -39,21 +36,14 @@ def relay(config: Path | None, master: str | None, **options: Any) -> None:
         master: local[*]
     """
     settings = load_settings(config, spark={"master": master} if master else None, **options)
-    with Relay(settings) as running:
+
+    def tell(event: Event) -> None:
+        if isinstance(event, MeterRead) and event.records:
+            figures = f"{event.rate:,.0f} records/s, {event.published:,} published since it exists"
+            click.echo(f"relay {settings.name}: {figures}", err=True)
+
+    with Relay(settings, on_event=tell) as running:
         wanted = end_by_signal("stopping after the page in hand")
-        report_at = reported = 0.0
         while not wanted.wait(_LOOK_EVERY) and not running.wait(0):
-            if time.monotonic() >= report_at:
-                report_at, reported = time.monotonic() + _REPORT_EVERY, _report(running, reported)
+            pass
     running.wait()
-
-
-def _report(running: Relay, reported: float) -> float:
-    """Say how many records were published, if that has changed since the last time."""
-    try:
-        published = running.published()
-    except Interrupted:  # the relay itself reports a Kafka that is away
-        return reported
-    if published != reported:
-        click.echo(f"relay {running.settings.name}: {published:,} records published since it exists", err=True)
-    return published

@@ -18,6 +18,7 @@ from uuid import uuid4
 import psycopg
 from confluent_kafka import Consumer
 
+from windrow.bench.arrivals import Arrivals
 from windrow.database.postgres import Connection, connect
 from windrow.kafka.clients import client_config, create_topic
 from windrow.message import Message
@@ -48,8 +49,7 @@ class OrderService:
     def __init__(self, settings: Settings, rate: int, writers: int) -> None:
         self._source = settings.data_source
         self._outbox = Outbox(settings.outbox_table)
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._take_orders, args=(rate / writers,)) for _ in range(writers)]
+        self._orders = Arrivals(settings.data_source, self._take_order, writers, rate)
         self.history: dict[str, Written] = {}
         self.committed_at: dict[str, float] = {}
         self.rolled_back = 0
@@ -59,28 +59,21 @@ class OrderService:
         return len(self.committed_at)
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        self._orders.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        self._orders.__exit__(kind, error, trace)
 
     def place_one(self) -> None:
         with connect(self._source) as connection:
             self._place(connection, customer=0, changes_mind=False)
 
-    def _take_orders(self, rate: float) -> None:
-        with connect(self._source) as connection:
-            due = time.monotonic()
-            while not self._stop.wait(max(0.0, due - time.monotonic())):
-                due += random.expovariate(rate)
-                customer, cancels = random.randrange(_CUSTOMERS), random.random() < _ROLLED_BACK  # noqa: S311 - as above
-                self._place(connection, customer, changes_mind=cancels)
+    def _take_order(self, connection: Connection, _number: int) -> None:
+        customer, cancels = random.randrange(_CUSTOMERS), random.random() < _ROLLED_BACK  # noqa: S311 - no secrets
+        self._place(connection, customer, changes_mind=cancels)
 
     def _place(self, connection: Connection, customer: int, *, changes_mind: bool) -> None:
         order, number = str(uuid4()), 0

@@ -67,7 +67,9 @@ def _table(now: Status, rate: str) -> Table:
     table.add_column("shard", "all", justify="right")
     table.add_column("published", f"{now.published:,}", justify="right")
     table.add_column("backlog", f"{now.backlog:,}", justify="right")
+    table.add_column("in flight", f"{now.in_flight_records:,}", justify="right")
     table.add_column("oldest", f"{now.oldest_age:.1f} s", justify="right")
     for each in now.shards:
-        table.add_row(str(each.shard), f"{each.published:,}", f"{each.backlog:,}", f"{each.oldest_age:.1f} s")
+        counts = (each.published, each.backlog, each.in_flight_records)
+        table.add_row(str(each.shard), *(f"{count:,}" for count in counts), f"{each.oldest_age:.1f} s")
     return table

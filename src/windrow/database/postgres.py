@@ -39,6 +39,7 @@ class Tables:
     relay: SQL
     position: SQL
     dead_letter: SQL
+    in_flight: SQL
     migration: SQL
 
     @classmethod
@@ -46,7 +47,8 @@ class Tables:
         def name(suffix: str = "") -> SQL:
             return SQL(quoted(outbox, suffix))
 
-        return cls(name(), name("_relay"), name("_position"), name("_dead_letter"), name("_migration"))
+        beside = ("_relay", "_position", "_dead_letter", "_in_flight", "_migration")
+        return cls(name(), *map(name, beside))
 
     def fill(self, template: SQL, **fragments: Composable) -> Composed:
         names = {each.name: getattr(self, each.name) for each in fields(self)}

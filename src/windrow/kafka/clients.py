@@ -18,7 +18,7 @@ from windrow.settings import Settings
 _ANSWER_WITHIN: Final = 10.0
 _ASK_AGAIN_AFTER: Final = 0.1
 # What a broker says that has just started, or that keeps the first offsets of its life.
-_SETTLING: Final = frozenset(
+SETTLING: Final = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -52,6 +52,9 @@ def create_topic(settings: Settings, topic: str, partitions: int, **config: str)
             f"topic {topic} could not be created: {error_of(exception).str()}\n"
             f"Create it with {partitions} partitions, or permit this user to do it."
         ) from exception
+    deadline = time.monotonic() + _ANSWER_WITHIN
+    while topic not in _topics(admin, settings) and time.monotonic() < deadline:  # brokers learn of it in their time
+        time.sleep(_ASK_AGAIN_AFTER)
     return True
 
 
@@ -97,7 +100,7 @@ def committed_positions(reader: Consumer, settings: Settings, shards: range) -> 
             error = next((answer.error for answer in answers if answer.error), None)
         if error is None:
             return {each.partition: Committed(each.offset, each.metadata or "") for each in answers if each.offset >= 0}
-        if not (error.retriable() or error.code() in _SETTLING) or time.monotonic() >= deadline:
+        if not (error.retriable() or error.code() in SETTLING) or time.monotonic() >= deadline:
             raise Interrupted(f"Kafka did not tell the committed positions: {error.str()}")
         time.sleep(_ASK_AGAIN_AFTER)
 

@@ -1,6 +1,6 @@
 """The relay: publishes an outbox to Kafka, exactly once and in order, with its work on Spark's executors."""
 
-from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked
+from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
 from windrow.relay.lifecycle import Relay, State
 
-__all__ = ["Event", "LeaderAcquired", "LeaderFenced", "LeaderRefreshed", "LeaderRevoked", "Relay", "State"]
+__all__ = ["Event", "LeaderAcquired", "LeaderFenced", "LeaderRefreshed", "LeaderRevoked", "MeterRead", "Relay", "State"]

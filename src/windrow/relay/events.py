@@ -33,4 +33,24 @@ class LeaderFenced:
     leader_id: UUID
 
 
-Event: TypeAlias = LeaderAcquired | LeaderRefreshed | LeaderRevoked | LeaderFenced
+@dataclass(frozen=True, slots=True)
+class MeterRead:
+    """How fast it goes: every `limits.minMetricsInterval`, while this relay leads."""
+
+    leader_id: UUID
+    published: int
+    """Records that relays of this name have published since there are any."""
+    records: int
+    """Those of them since the meter was last read, or since this relay leads."""
+    seconds: float
+    """How long that is."""
+    in_flight_records: int
+    in_flight_keys: int
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds
+
+
+Event: TypeAlias = LeaderAcquired | LeaderRefreshed | LeaderRevoked | LeaderFenced | MeterRead

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
@@ -26,7 +26,8 @@ from windrow.election.neli import Neli
 from windrow.kafka.clients import check_own_topics, committed_positions, position_reader
 from windrow.record import Committed
 from windrow.relay.epoch import run_epoch, warm_up
-from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked
+from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
+from windrow.relay.meter import Meter, in_flight
 from windrow.relay.pace import backoff
 from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
@@ -73,6 +74,7 @@ class Relay:
         self._spark = spark
         self._shards = 0
         self._election = Neli(settings)
+        self._meter: Meter | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"relay {settings.name}", daemon=True)
         self._error: BaseException | None = None
@@ -89,6 +91,16 @@ class Relay:
     @property
     def is_leader(self) -> bool:
         return self.leader_id is not None
+
+    @property
+    def in_flight_records(self) -> int:
+        """Records that shards have read and not yet committed, as they told the database in the last seconds."""
+        return in_flight(self.settings).records
+
+    @property
+    def in_flight_keys(self) -> int:
+        """How many keys the records in flight have."""
+        return in_flight(self.settings).keys
 
     def start(self) -> None:
         """Check that everything is there, and begin; a mistake is raised here, before anything runs."""
@@ -182,7 +194,7 @@ class Relay:
         """Run one epoch after the other, until the term or the relay is over."""
         self._tell(LeaderAcquired(term.id))
         try:
-            with self._purging():
+            with self._purging(), self._metering(term):
                 self._run_epochs(term, jobs)
         finally:
             with self._warning():
@@ -237,6 +249,17 @@ class Relay:
             over.set()
             thread.join()
 
+    @contextmanager
+    def _metering(self, term: Term) -> Iterator[None]:
+        """Meanwhile, read the meter, if there is somebody to tell."""
+        meter = Meter(self.settings, self._shards, term.id) if self._on_event else None
+        with meter or nullcontext():
+            self._meter = meter
+            try:
+                yield
+            finally:
+                self._meter = None
+
     def _current(self, term: Term) -> Term | None:
         """The term as it is now, maybe in a new generation of the group; None once it is over."""
         current = self._election.term
@@ -279,6 +302,8 @@ class Relay:
                     successor = uuid4()
                     self._registry.name_heir(epoch.id, successor)
                     heir = self._begin(successor, jobs)
+            if self._meter and (reading := self._meter.take()):
+                self._tell(reading)
             time.sleep(_LOOK_EVERY)
         return heir
 
@@ -292,7 +317,8 @@ class Relay:
             self._election.resign(term.id)
 
     def _tell(self, event: Event) -> None:
-        log.info("relay %s: %s %s", self.settings.name, type(event).__name__, event.leader_id)
+        level = logging.DEBUG if isinstance(event, MeterRead) else logging.INFO
+        log.log(level, "relay %s: %s %s", self.settings.name, type(event).__name__, event.leader_id)
         if self._on_event:
             try:
                 self._on_event(event)

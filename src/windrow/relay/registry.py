@@ -6,6 +6,8 @@ not theirs any more.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from psycopg.sql import Literal
@@ -14,8 +16,17 @@ from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing, SettingsInvalid
-from windrow.record import Committed
+from windrow.record import Committed, Shard
 from windrow.settings import Settings
+
+_LATELY: Final = timedelta(seconds=3)
+
+
+class Flight(NamedTuple):
+    """How many records a shard has read and not yet committed, and how many keys they have."""
+
+    records: int = 0
+    keys: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,26 @@ class Registry:
         ]
         with interruptible(), connect(self.settings.data_source) as connection:
             connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
+
+    def saved(self, shard: Shard) -> Committed | None:
+        """A shard's position as it was last saved."""
+        with interruptible(), connect(self.settings.data_source) as connection:
+            row = connection.execute(
+                self.tables.fill(query("relay", "saved")), {"name": self.settings.name, "shard": shard.index}
+            ).fetchone()
+        return Committed(*row) if row else None
+
+    def tell_in_flight(self, connection: Connection, shard: Shard, flight: Flight) -> None:
+        """Note what a shard has in flight, on a connection that the caller keeps."""
+        parameters = {"name": self.settings.name, "shard": shard.index, **flight._asdict()}
+        with interruptible():
+            connection.execute(self.tables.fill(query("relay", "tell_in_flight")), parameters)
+
+    def in_flight(self, connection: Connection) -> dict[int, Flight]:
+        """What each shard has in flight; those that are idle or gone have told nothing lately."""
+        parameters = {"name": self.settings.name, "lately": _LATELY}
+        rows = connection.execute(self.tables.fill(query("relay", "in_flight")), parameters).fetchall()
+        return {shard: Flight(*figures) for shard, *figures in rows}
 
     def _execute(self, name: str, **parameters: UUID | bytes) -> None:
         with interruptible(), connect(self.settings.data_source) as connection:

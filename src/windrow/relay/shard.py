@@ -21,6 +21,7 @@ from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, Rela
 from windrow.publish.dead_letter import DeadLetters
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Progress, Record, Shard
+from windrow.relay.in_flight import InFlight, telling
 from windrow.relay.pace import backoff, poll_delay
 from windrow.relay.seat import Seat, Turn
 from windrow.settings import Settings
@@ -62,10 +63,16 @@ class ShardLoop:
         self._records = self._transactions = self._failures = 0
         self._commit_idle_at = 0.0
         self._renewed = False
+        self._in_flight = InFlight()
 
     def run(self) -> ShardReport:
+        with telling(self._settings, self._shard, self._in_flight):
+            return self._run()
+
+    def _run(self) -> ShardReport:
         while True:
             try:
+                self._in_flight.dropped()
                 with Seat(self._settings, self._shard, self._epoch) as seat, self._opened(seat) as (capture, publisher):
                     self._pump(capture, publisher)
             except (Interrupted, DatabaseUnreachable, RelayFenced) as error:
@@ -85,9 +92,10 @@ class ShardLoop:
             page = self._next(capture)
             while True:
                 # More is waiting: read on while this page is being published.
-                following = ahead.submit(self._next, capture) if page.more else None
+                following = ahead.submit(self._next, capture) if page.more and limits.reads_ahead else None
                 if page.records:
                     self._publish(publisher, page, page.records, page.position)
+                    self._in_flight.committed()
                     self._records += len(page.records)
                     self._transactions += 1
                     self._failures = 0
@@ -145,6 +153,8 @@ class ShardLoop:
             raise _Over("superseded")
         if time.monotonic() >= self._ends_at:
             raise _Over("time")
+        if page.records:
+            self._in_flight.read(page.records)
         return page
 
     def _check(self, turn: Turn) -> Turn:

@@ -12,6 +12,7 @@ from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing
 from windrow.kafka.clients import committed_positions, position_reader
 from windrow.record import Committed, Shard
+from windrow.relay.registry import Flight, Registry
 from windrow.settings import Settings
 
 
@@ -25,6 +26,9 @@ class ShardStatus:
     backlog: int
     oldest_age: float
     """Seconds since the oldest waiting message was created; 0 where none waits."""
+    in_flight_records: int
+    """Of those that wait, how many the shard had in hand a moment ago."""
+    in_flight_keys: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,10 @@ class Status:
         return sum(shard.backlog for shard in self.shards)
 
     @property
+    def in_flight_records(self) -> int:
+        return sum(shard.in_flight_records for shard in self.shards)
+
+    @property
     def oldest_age(self) -> float:
         return max((shard.oldest_age for shard in self.shards), default=0.0)
 
@@ -60,15 +68,21 @@ def status(settings: Settings) -> Status:
         shards, leader = row
         with closing(position_reader(settings)) as reader:
             committed = committed_positions(reader, settings, range(shards))
-        each = [_shard(connection, tables, Shard(index, shards), committed.get(index)) for index in range(shards)]
+        flights = Registry(settings).in_flight(connection)
+        each = [
+            _shard(connection, tables, Shard(index, shards), committed.get(index), flights.get(index, Flight()))
+            for index in range(shards)
+        ]
     return Status(settings.name, leader, each)
 
 
-def _shard(connection: Connection, tables: Tables, shard: Shard, committed: Committed | None) -> ShardStatus:
+def _shard(
+    connection: Connection, tables: Tables, shard: Shard, committed: Committed | None, flight: Flight
+) -> ShardStatus:
     position = Position.decode(committed.position) if committed else Position("")
     parameters = {"lo": str(position.lo), "hi": str(position.hi or NOTHING), "after": position.after}
     statement = tables.fill(query("status", "backlog"), mine=predicate(shard))
     row = connection.execute(statement, parameters).fetchone()
     backlog, oldest = row or (0, None)
     published = committed.published if committed else 0
-    return ShardStatus(shard.index, published, position.encode(), backlog, oldest or 0.0)
+    return ShardStatus(shard.index, published, position.encode(), backlog, oldest or 0.0, *flight)

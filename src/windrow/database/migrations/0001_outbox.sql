@@ -53,3 +53,13 @@ CREATE TABLE {position} (
   saved_at  timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (relay, shard)
 );
+
+-- What each shard had in flight when it last told, a second ago at most while it publishes.
+CREATE TABLE {in_flight} (
+  relay   varchar(200) NOT NULL REFERENCES {relay} ON DELETE CASCADE,
+  shard   integer NOT NULL,
+  records integer NOT NULL,
+  keys    integer NOT NULL,
+  told_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (relay, shard)
+);

@@ -57,6 +57,10 @@ FROM {relay}
 LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s
 
+-- name: saved
+-- A shard's position as it was last saved.
+SELECT published, position FROM {position} WHERE relay = %(name)s AND shard = %(shard)s
+
 -- name: save_position
 -- Keep a shard's position in the database, too.
 INSERT INTO {position} (relay, shard, published, position)
@@ -64,3 +68,14 @@ VALUES (%(name)s, %(shard)s, %(published)s, %(position)s)
 ON CONFLICT (relay, shard) DO UPDATE
 SET published = excluded.published, position = excluded.position, saved_at = now()
 WHERE {position}.published <= excluded.published
+
+-- name: tell_in_flight
+-- Note what a shard has in flight now.
+INSERT INTO {in_flight} (relay, shard, records, keys)
+VALUES (%(name)s, %(shard)s, %(records)s, %(keys)s)
+ON CONFLICT (relay, shard) DO UPDATE
+SET records = excluded.records, keys = excluded.keys, told_at = now()
+
+-- name: in_flight
+-- What each shard has in flight, of those that told it lately.
+SELECT shard, records, keys FROM {in_flight} WHERE relay = %(name)s AND told_at > now() - %(lately)s

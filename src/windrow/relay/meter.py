@@ -1,0 +1,70 @@
+"""The meter: how many records a second, as Kafka's committed positions tell it, and what is in flight.
+
+A thread of its own reads it, since Kafka and the database may take their time to answer; the relay's thread, which
+watches over the tasks and calls the owner, only takes what was read.
+"""
+
+import threading
+import time
+from collections import deque
+from contextlib import closing, suppress
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from confluent_kafka import Consumer
+
+from windrow.database.postgres import connect, interruptible
+from windrow.errors import DatabaseUnreachable, Interrupted
+from windrow.kafka.clients import committed_positions, position_reader
+from windrow.relay.events import MeterRead
+from windrow.relay.registry import Flight, Registry
+from windrow.settings import Settings
+
+
+def in_flight(settings: Settings) -> Flight:
+    """What all shards of a relay have in flight, as they told the database in the last seconds."""
+    with interruptible(), connect(settings.data_source) as connection:
+        shards = Registry(settings).in_flight(connection).values()
+    return Flight(sum(each.records for each in shards), sum(each.keys for each in shards))
+
+
+class Meter:
+    """Reads the meter of a term while its context lasts."""
+
+    def __init__(self, settings: Settings, shards: int, leader_id: UUID) -> None:
+        self._settings, self._shards, self._leader_id = settings, range(shards), leader_id
+        self._newest: deque[MeterRead] = deque(maxlen=1)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"meter of {settings.name}", daemon=True)
+
+    def take(self) -> MeterRead | None:
+        """What was read since the last time."""
+        return self._newest.pop() if self._newest else None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last: tuple[int, float] | None = None
+        with closing(position_reader(self._settings)) as reader:
+            while True:
+                with suppress(Interrupted, DatabaseUnreachable):  # the shards report it
+                    last = self._read(reader, last)
+                if self._over.wait(self._settings.limits.min_metrics_interval.total_seconds()):
+                    return
+
+    def _read(self, reader: Consumer, last: tuple[int, float] | None) -> tuple[int, float]:
+        positions = committed_positions(reader, self._settings, self._shards)
+        published, now = sum(at.published for at in positions.values()), time.monotonic()
+        if last:
+            flight = in_flight(self._settings)
+            self._newest.append(MeterRead(self._leader_id, published, published - last[0], now - last[1], *flight))
+        return published, now

@@ -1,0 +1,146 @@
+"""What the doctor concludes from what it is told: pure judgements."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from windrow.doctor import Finding
+from windrow.doctor.database import (
+    judge_autovacuum,
+    judge_clock,
+    judge_connections,
+    judge_durability,
+    judge_holders,
+    judge_pooler,
+    judge_rights,
+)
+from windrow.doctor.kafka import (
+    judge_leader_topic,
+    judge_limits,
+    judge_members,
+    judge_operations,
+    judge_replicas,
+)
+from windrow.doctor.machine import judge_slots, slots_of
+from windrow.doctor.messages import Topic, Waiting, judge_missing, judge_topic, sum_up
+from windrow.record import Record
+from windrow.settings import Limits, Settings
+
+SOUND = {"synchronous_commit": "on", "fsync": "on", "autovacuum": "on", "track_counts": "on"}
+BROKER = {
+    "group.min.session.timeout.ms": "6000",
+    "group.max.session.timeout.ms": "1800000",
+    "transaction.max.timeout.ms": "900000",
+    "offsets.retention.minutes": "10080",
+}
+SAFE = {"min.insync.replicas": "2", "max.message.bytes": "1000000"}
+
+
+def settings(**limits: timedelta) -> Settings:
+    return Settings("postgresql://", {"bootstrap.servers": "-"}, limits=Limits(**limits))
+
+
+def topic(**changes: Any) -> Topic:
+    return Topic(**{"name": "t", "partitions": 4, "replicas": 3, "permitted": None, "config": SAFE} | changes)
+
+
+OK = [
+    judge_clock(-3.0, 2.5),
+    judge_pooler(7, 7),
+    judge_durability(SOUND, []),
+    judge_durability({**SOUND, "synchronous_commit": "remote_apply"}, []),
+    judge_autovacuum(SOUND),
+    judge_holders([], "relay", sees_all=True),
+    judge_connections(7, 1),
+    judge_rights({"outbox": []}, "relay"),
+    judge_slots(2, 2),
+    judge_slots(None, 2),
+    judge_limits(settings(), BROKER),
+    judge_limits(settings(), {}),
+    judge_replicas("t", 1, brokers=1),
+    judge_replicas("t", 3, brokers=3),
+    judge_leader_topic("t", 1),
+    judge_members("shop", 1),
+    judge_operations("t", ["WRITE"], None),
+    judge_operations("t", ["WRITE"], ["READ", "WRITE"]),
+    judge_topic(topic(), Waiting(3, largest=999_900, without_key=1, highest_partition=3), brokers=3),
+    judge_topic(topic(config={}, replicas=1), Waiting(1, largest=10**9), brokers=1),
+]
+WARNING = [
+    (judge_clock(3.0, 0.1), "differ by 3.0 s"),
+    (judge_pooler(7, 8), "pooler"),
+    (judge_durability({**SOUND, "synchronous_commit": "off"}, []), "synchronous_commit is off: a message can be"),
+    (judge_durability({**SOUND, "fsync": "off"}, []), "fsync is off"),
+    (judge_durability(SOUND, ["shop"]), "synchronous_commit is off for shop"),
+    (judge_autovacuum({**SOUND, "track_counts": "off"}), "track_counts is off"),
+    (judge_holders([("session 7", 600.0)], "relay", sees_all=True), "session 7 has kept .* for 10 minutes"),
+    (judge_holders([("unused replication slot s", None)], "relay", sees_all=True), "slot s has kept"),
+    (judge_connections(6, 1), "6 are free; .* up to 7"),
+    (judge_slots(3, 2), "3 shards share 2"),
+    (judge_limits(settings(heartbeat_timeout=timedelta(seconds=6)), BROKER), "heartbeatTimeout is not below"),
+    (judge_limits(settings(), {**BROKER, "offsets.retention.minutes": "60"}), "60 minutes after"),
+    (judge_replicas("t", 1, brokers=3), "t has one replica on 3 brokers"),
+    (judge_leader_topic("t", 2), "may take the lead"),
+    (judge_members("shop", 0), "nothing is published"),
+    ([judge_missing("t", {"auto.create.topics.enable": "true"})], "brokers would create it"),
+    (judge_topic(topic(config={**SAFE, "min.insync.replicas": "1"}), Waiting(), 3), "one broker alone"),
+    (judge_topic(topic(config={**SAFE, "min.insync.replicas": "3"}), Waiting(), 3), "one broker away stops it"),
+    (judge_topic(topic(config={**SAFE, "unclean.leader.election.enable": "true"}), Waiting(), 3), "unclean"),
+]
+FAILED = [
+    (judge_rights({"outbox": ["DELETE"], "other": []}, 'a "b"'), 'GRANT DELETE ON outbox TO "a ""b"""'),
+    (judge_limits(settings(session_timeout=timedelta(seconds=5)), BROKER), "the brokers allow 6000 to 1800000"),
+    (judge_limits(settings(), {**BROKER, "transaction.max.timeout.ms": "29999"}), "the brokers allow 29999"),
+    (judge_operations("t", ["READ", "WRITE"], ["READ"]), "lacks WRITE on topic t"),
+    ([judge_missing("t", {"auto.create.topics.enable": "false"})], "dead letters"),
+    ([judge_missing("t", None)], "dead letters"),
+    (judge_topic(topic(), Waiting(1, largest=999_901), 3), "999,901 bytes waits for t, which takes 1,000,000"),
+    (judge_topic(topic(), Waiting(1, highest_partition=4), 3), "name partition 4 of t, which has 4"),
+    (judge_topic(topic(config={**SAFE, "cleanup.policy": "compact"}), Waiting(2, without_key=1), 3), "compacted"),
+    (judge_topic(topic(permitted=["DESCRIBE"]), Waiting(), 3), "lacks WRITE"),
+]
+JUDGED_OK = [list(findings) for findings in OK]
+JUDGED = [
+    *((list(findings), "warning", said) for findings, said in WARNING),
+    *((list(findings), "failed", said) for findings, said in FAILED),
+]
+
+
+@pytest.mark.parametrize("findings", JUDGED_OK)
+def test_what_is_sound_is_ok(findings: list[Finding]) -> None:
+    assert {each.verdict for each in findings} <= {"ok"}
+
+
+@pytest.mark.parametrize(("findings", "verdict", "said"), JUDGED)
+def test_what_is_not_is_told_with_its_remedy(findings: list[Finding], verdict: str, said: str) -> None:
+    (found,) = [each for each in findings if each.verdict != "ok"]
+    assert found.verdict == verdict
+    assert found.remedy
+    assert re.search(said, str(found))
+
+
+def test_sessions_of_others_that_cannot_be_seen_are_not_taken_for_none() -> None:
+    (found,) = judge_holders([], "relay", sees_all=False)
+    assert (found.verdict, found.remedy) == ("info", 'GRANT pg_read_all_stats TO "relay"')
+
+
+@pytest.mark.parametrize(
+    ("master", "slots"),
+    [("local", 1), ("local[3]", 3), ("local[*]", 8), ("local[2,4]", 2), ("spark://host:7077", None), ("yarn", None)],
+)
+def test_slots_of_a_local_master_are_known(master: str, slots: int | None) -> None:
+    assert slots_of(master, cores=8) == slots
+
+
+def test_waiting_messages_are_summed_up_by_topic() -> None:
+    records = [
+        Record(1, "a", b"key", b"value", ["n"], [b"content"], None, None),
+        Record(2, "a", None, None, [], [], 3, None),
+        Record(3, "b", b"k", None, ["n"], [None], 0, None),
+    ]
+    assert sum_up(records) == {
+        "a": Waiting(messages=2, largest=16, without_key=1, highest_partition=3),
+        "b": Waiting(messages=1, largest=2, without_key=0, highest_partition=0),
+    }
