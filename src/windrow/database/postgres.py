@@ -56,6 +56,11 @@ class Tables:
 
         return cls(name(), name("_relay"), name("_position"), name("_dead_letter"), name("_migration"))
 
+    def slot(self, number: int) -> SQL:
+        """One of the slots of a partitioned outbox."""
+        unclosed = self.outbox.as_string().removesuffix('"')
+        return SQL(f'{unclosed}_slot_{number}"')
+
     def fill(self, template: SQL, **fragments: Composable) -> Composed:
         names = {each.name: getattr(self, each.name) for each in fields(self)}
         return template.format(**names, **fragments)
