@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import confluent_kafka
 
-from windrow.bench import backlog, idle, inserts, latency
+from windrow.bench import backlog, held, idle, inserts, latency
 from windrow.bench.bed import Bed
 from windrow.database.postgres import connect
 from windrow.embedded.broker import VERSION as KAFKA_VERSION
@@ -20,6 +20,7 @@ _MEASUREMENTS: Final[Mapping[str, tuple[Callable[[Bed], dict[str, float]], tuple
     "latency at 1,000 records/s": (latency.at_1k, ("p50_ratio", "p99_ratio", "p50_ms", "p99_ms", "t_ms")),
     "latency at 10,000 records/s": (latency.at_10k, ("p99_ratio_10k",)),
     "idle": (idle.idle, ("idle_statements_per_s", "idle_cpu_cores")),
+    "backlog while a foreign transaction is open": (held.held_xmin, ("held_xmin_ratio",)),
     "inserts": (inserts.inserts, ("insert_ratio",)),
 }
 _OF_ALL: Final = ("lost", "duplicated", "reordered")
