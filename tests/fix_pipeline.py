@@ -19,7 +19,7 @@ from windrow.errors import DatabaseUnreachable, Interrupted
 from windrow.kafka.clients import client_config, committed_positions, create_topic, position_reader
 from windrow.relay import Relay
 from windrow.relay.registry import Registry
-from windrow.relay.setup import prepare
+from windrow.relay.setup import Storage, prepare
 from windrow.settings import Settings
 
 DEADLINE = 60.0
@@ -117,8 +117,8 @@ class Pipeline:
 def make_pipeline(postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession) -> Callable[..., Pipeline]:
     """Make a pipeline on the shared servers, with settings of its own."""
 
-    def make(partitions: int = 2, **settings: Any) -> Pipeline:
-        return pipeline_on(postgres.url, kafka.client_config, spark, partitions, **settings)
+    def make(partitions: int = 2, storage: Storage = "plain", **settings: Any) -> Pipeline:
+        return pipeline_on(postgres.url, kafka.client_config, spark, partitions, storage, **settings)
 
     return make
 
@@ -129,7 +129,12 @@ def pipeline(make_pipeline: Callable[..., Pipeline]) -> Pipeline:
 
 
 def pipeline_on(
-    database: str, kafka: dict[str, str], spark: SparkSession, partitions: int = 2, **settings: Any
+    database: str,
+    kafka: dict[str, str],
+    spark: SparkSession,
+    partitions: int = 2,
+    storage: Storage = "plain",
+    **settings: Any,
 ) -> Pipeline:
     """Make a pipeline on any servers."""
     name = f"test_{uuid4().hex[:12]}"
@@ -141,6 +146,6 @@ def pipeline_on(
         base_kafka_config=kafka,
         **settings,
     )
-    prepare(loaded)
+    prepare(loaded, storage)
     create_topic(loaded, f"{name}.messages", partitions)
     return Pipeline(loaded, f"{name}.messages", spark)

@@ -152,7 +152,8 @@ def _size(value: Any) -> Size:
     return Size(int(found[1]) * _BYTES[found[2].lower()])
 
 
-def _duration(value: Any) -> timedelta:
+def duration(value: Any) -> timedelta:
+    """A time with its unit: `500ms`, `2h`."""
     if isinstance(value, timedelta):
         return value
     found = _DURATION.fullmatch(str(value))
@@ -173,5 +174,5 @@ _PARSERS: Final[dict[Any, Callable[[Any], Any]]] = {
     str: _text,
     int: _whole,
     Size: _size,
-    timedelta: _duration,
+    timedelta: duration,
 }

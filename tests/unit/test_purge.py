@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.capture.position import NOTHING, Position, Snapshot
+from windrow.relay.deletion import Look, purged
 from windrow.relay.purge import published_by_all
 
 
@@ -33,3 +34,29 @@ def test_shard_without_a_position_holds_everything_back() -> None:
     assert published_by_all([(1, [position]), (2, [position])]) == NOTHING
     assert published_by_all([]) == NOTHING
     assert published_by_all([(1, [position])]) == Snapshot(100, 100)
+
+
+@given(snapshots(), snapshots(), st.sets(st.integers(3, 60)))
+def test_what_is_purged_was_published_and_not_kept(done: Snapshot, published: Snapshot, kept: set[int]) -> None:
+    seen = {tx for tx in kept if published.sees(tx) and not done.sees(tx)}
+    later = purged(done, published, Look([], seen, full=False))
+    assert all(published.sees(tx) and tx not in seen for tx in range(70) if later.sees(tx))
+    assert Snapshot.parse(str(later)) == later
+
+
+@given(snapshots(), snapshots())
+def test_purge_that_kept_nothing_has_come_as_far_as_was_published(done: Snapshot, published: Snapshot) -> None:
+    later = purged(done, published, Look([], set(), full=False))
+    assert [tx for tx in range(70) if later.sees(tx)] == [tx for tx in range(70) if published.sees(tx)]
+
+
+def test_look_that_was_not_enough_does_not_count() -> None:
+    done, published = Snapshot(10, 20, (10, 15)), Snapshot(15, 100, (15, 50))
+    assert purged(done, published, Look([], set(), full=True)) == done
+    assert purged(done, published, Look([], {30, 40}, full=True)) == Snapshot(10, 30, (10, 15))
+
+
+def test_transaction_within_its_retention_is_looked_at_again() -> None:
+    done, published = Snapshot(10, 20, (10, 15)), Snapshot(15, 100, (15, 50))
+    assert purged(done, published, Look([], {10}, full=False)) == Snapshot(10, 100, (10, 15, 50))
+    assert purged(done, published, Look([], {10, 70, 80}, full=False)) == Snapshot(10, 70, (10, 15, 50))

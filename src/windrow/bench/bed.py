@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient
@@ -94,7 +94,7 @@ class Bed:
         self.faults += found
 
     @contextmanager
-    def lane(self, epoch: float = 3_600.0) -> Iterator[Lane]:
+    def lane(self, epoch: float = 3_600.0, **settings: Any) -> Iterator[Lane]:
         name = f"windrow_bench_{uuid4().hex[:8]}"
         loaded = Settings.load(
             environment={},
@@ -104,6 +104,7 @@ class Bed:
             base_kafka_config=self.kafka,
             shards=self.shards,
             epoch=timedelta(seconds=epoch),
+            **settings,
         )
         lane = Lane(loaded, f"{name}.records", self.spark)
         try:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import confluent_kafka
 
-from windrow.bench import backlog, idle, inserts, latency, succession
+from windrow.bench import backlog, held, idle, inserts, latency, succession
 from windrow.bench.bed import Bed
 from windrow.database.postgres import connect
 from windrow.embedded.broker import VERSION as KAFKA_VERSION
@@ -22,6 +22,7 @@ _MEASUREMENTS: Final[Mapping[str, tuple[Callable[[Bed], dict[str, float]], tuple
     "leader killed": (succession.takeover, ("takeover_s",)),
     "leader stopped": (succession.handover, ("handover_s",)),
     "idle": (idle.idle, ("idle_statements_per_s", "idle_cpu_cores")),
+    "backlog while a foreign transaction is open": (held.held_xmin, ("held_xmin_ratio",)),
     "inserts": (inserts.inserts, ("insert_ratio",)),
 }
 _OF_ALL: Final = ("lost", "duplicated", "reordered")

@@ -13,6 +13,8 @@ class Size:
     """Backlogs are repeated so often, in turns with what they are compared with."""
     small_backlog: int
     large_backlog: int
+    traffic: int
+    """Records that were relayed and purged while somebody kept a transaction open."""
     warm_up: float
     """Seconds of a live run that come before its latencies count."""
     live: float
@@ -30,6 +32,7 @@ FULL: Final = Size(
     rounds=3,
     small_backlog=200_000,
     large_backlog=2_000_000,
+    traffic=600_000,
     warm_up=10.0,
     live=60.0,
     epoch=30.0,
@@ -43,6 +46,7 @@ QUICK: Final = Size(
     rounds=1,
     small_backlog=20_000,
     large_backlog=100_000,
+    traffic=20_000,
     warm_up=2.0,
     live=4.0,
     epoch=3.0,

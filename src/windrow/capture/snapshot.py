@@ -21,21 +21,13 @@ from psycopg.sql import SQL, Composable, Composed, Literal
 from windrow.capture.position import MAX_SNAPSHOT, NOTHING, Position, Snapshot
 from windrow.capture.protocol import Page
 from windrow.capture.shards import predicate
-from windrow.database.postgres import Tables, connect, connection_string, interruptible
+from windrow.database.postgres import PLANS, Tables, connect, connection_string, interruptible
 from windrow.database.queries import query
 from windrow.errors import PositionForeign
 from windrow.record import Record, Shard
 from windrow.settings import Settings
 
-# The plans that the queries are written for: a table that fills and empties has statistics that mislead the planner.
-_SESSION: Final = (
-    "SET enable_seqscan = off",
-    "SET enable_bitmapscan = off",  # its rows have no order: the whole backlog would be sorted for every page
-    "SET max_parallel_workers_per_gather = 0",
-    "SET jit = off",
-    "SET plan_cache_mode = force_generic_plan",
-    "SET default_transaction_read_only = on",
-)
+_SESSION: Final = (*PLANS, "SET default_transaction_read_only = on")
 _COLUMNS: Final = {
     **{name: name for name in Record._fields},
     "timestamp": "(extract(epoch FROM timestamp) * 1000)::bigint AS timestamp",
@@ -86,16 +78,16 @@ class SnapshotCapture:
             raise
 
     def _checked(self, committed: str | None) -> Position:
-        database, horizon, newest = self._row("identity") or ("", "0", None)
+        database, horizon, foreign = self._row("identity") or ("", "0", None)
         position = Position.decode(committed) if committed else Position(database)
         if position.database != database:
             raise PositionForeign(
                 f"the committed position belongs to database cluster {position.database}, this one is {database}"
                 " (a restored dump, or another server)"
             )
-        if newest and int(newest) >= int(horizon):
+        if foreign:
             raise PositionForeign(
-                f"the outbox has rows of transaction {newest}, which this cluster has not reached yet ({horizon})"
+                f"the outbox has rows of transaction {foreign}, which this cluster has not reached yet ({horizon})"
                 ": they were restored or copied from another one"
             )
         if max(position.lo.xmax, position.hi.xmax if position.hi else 0) > int(horizon):

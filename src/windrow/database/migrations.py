@@ -12,6 +12,7 @@ from psycopg.sql import SQL, Composed, Literal
 
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
+from windrow.database.ring import Ring, columns
 from windrow.errors import OutboxTableMissing
 
 
@@ -35,24 +36,24 @@ def migrations() -> list[Migration]:
     ]
 
 
-def migrate(connection: Connection, tables: Tables) -> list[Migration]:
-    """Apply what is pending and return it."""
+def migrate(connection: Connection, tables: Tables, ring: Ring | None = None) -> list[Migration]:
+    """Apply what is pending and return it; a new outbox is made as this ring, or as a plain table."""
     with connection.transaction():
         connection.execute(query("migration", "lock"), {"table": tables.outbox.as_string(connection)})
         connection.execute(tables.fill(query("migration", "create")))
         version = _version(connection, tables)
         pending = [migration for migration in migrations() if migration.version > version]
         for migration in pending:
-            connection.execute(tables.fill(migration.statements))
+            connection.execute(_statements(tables, migration, ring))
             connection.execute(_record(tables, migration))
     return pending
 
 
-def script(tables: Tables, relay: str, shards: int) -> str:
+def script(tables: Tables, relay: str, shards: int, ring: Ring | None = None) -> str:
     """All migrations and the relay's entry as one script, for those who run their schema changes by hand."""
     parts: list[Composed | SQL] = [SQL("BEGIN"), tables.fill(query("migration", "create"))]
     for migration in migrations():
-        parts.append(tables.fill(migration.statements))
+        parts.append(_statements(tables, migration, ring))
         parts.append(_record(tables, migration))
     parts.append(tables.fill(query("relay", "enter"), name=Literal(relay), shards=Literal(shards)))
     parts.append(SQL("COMMIT"))
@@ -75,6 +76,10 @@ def check(connection: Connection, tables: Tables) -> None:
         raise OutboxTableMissing(
             f"outboxTable {table} is at version {version}, this windrow knows {newest}: install a newer windrow"
         )
+
+
+def _statements(tables: Tables, migration: Migration, ring: Ring | None) -> Composed:
+    return tables.fill(migration.statements, **columns(tables, ring))
 
 
 def _record(tables: Tables, migration: Migration) -> Composed:

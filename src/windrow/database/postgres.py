@@ -26,6 +26,14 @@ _VIGILANT: Final[Mapping[str, str | int]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+PLANS: Final = (
+    "SET enable_seqscan = off",
+    "SET enable_bitmapscan = off",  # its rows have no order: the whole backlog would be sorted for every page
+    "SET max_parallel_workers_per_gather = 0",
+    "SET jit = off",
+    "SET plan_cache_mode = force_generic_plan",
+)
+"""Settings for the plans that the queries are written for: a table that fills and empties misleads the planner."""
 # Connection lost or refused, resources short, shutdown under way, serialisation failure.
 _FORBIDDEN: Final = "42501"
 _PASSING: Final = ("08", "40", "53", "57")
@@ -49,6 +57,11 @@ class Tables:
 
         beside = ("_relay", "_position", "_dead_letter", "_in_flight", "_migration")
         return cls(name(), *map(name, beside))
+
+    def slot(self, number: int) -> SQL:
+        """One of the slots of a partitioned outbox."""
+        unclosed = self.outbox.as_string().removesuffix('"')
+        return SQL(f'{unclosed}_slot_{number}"')
 
     def fill(self, template: SQL, **fragments: Composable) -> Composed:
         names = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -226,7 +226,7 @@ class Relay:
         over = threading.Event()
 
         def purge() -> None:
-            purger, complained = Purger(self.settings), ""
+            purger, complained = Purger(self.settings, over.wait), ""
             while not over.wait(self.settings.purge.interval.total_seconds()):
                 try:
                     self._registry.save(self.positions())

@@ -1,21 +1,28 @@
-"""Garbage collection of the outbox: delete what every relay that reads it has published, in bulk.
+"""Garbage collection of the outbox: what every relay that reads it has published goes, in bulk and at leisure.
 
 Never part of correctness: rows are found by position, whether published ones are still there or not. Positions are
 taken from the database, where the relays save them: a relay whose positions Kafka has forgotten starts from those, and
 so never behind what was deleted.
 
-Invariant: a row is deleted only if it is visible in `lo` of every shard of every relay of the outbox. By one shard's
+Invariant: a row goes only if it is visible in `lo` of every shard of every relay of the outbox. By one shard's
 own position, rows of the others would be lost.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
+from typing import Final
 
 from windrow.capture.position import NOTHING, Position, Snapshot
-from windrow.database.postgres import Connection, Tables, connect, interruptible
+from windrow.database.postgres import PLANS, Connection, Tables, connect, interruptible
 from windrow.database.queries import query
+from windrow.database.ring import ring_of
+from windrow.relay.deletion import Deletion
+from windrow.relay.truncation import truncate
 from windrow.settings import Settings
+
+_LEISURE: Final = 4
+"""Rest so many times as long as it worked: deleting is several times as fast as publishing, and takes CPU from it."""
 
 
 def published_by_all(relays: Iterable[tuple[int, list[str]]]) -> Snapshot:
@@ -28,36 +35,32 @@ def published_by_all(relays: Iterable[tuple[int, list[str]]]) -> Snapshot:
     return reduce(Snapshot.meet, lows) if lows else NOTHING
 
 
-class Purger:
-    """Purges one outbox, again and again; remembers where it left off."""
+def saved_as_published(connection: Connection, tables: Tables) -> Snapshot:
+    """What all relays of an outbox have published, by the positions that they saved."""
+    return published_by_all(row[1:] for row in connection.execute(tables.fill(query("purge", "positions"))).fetchall())
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+
+class Purger:
+    """Purges one outbox, again and again; remembers where it left off. `rest` is called with seconds to wait."""
+
+    def __init__(self, settings: Settings, rest: Callable[[float], object] = time.sleep) -> None:
+        self._settings, self._rest = settings, rest
         self._tables = Tables.beside(settings.outbox_table)
-        self._since = 0
-        """No row of an older transaction is left."""
+        self._deletion = Deletion(settings.purge, self._tables)
 
     def purge(self) -> Iterator[int]:
-        """Delete chunk by chunk; yields the number of rows of each, and rests as long as it took."""
+        """Purge step by step; yields the number of rows of each."""
         with interruptible(), connect(self._settings.data_source, f"windrow {self._settings.name} purge") as connection:
-            published = published_by_all(
-                row[1:] for row in connection.execute(self._tables.fill(query("purge", "positions"))).fetchall()
-            )
-            while True:
+            for setting in PLANS:
+                connection.execute(setting)
+            began = time.monotonic()
+            for rows in self._steps(connection):
+                yield rows
+                self._rest(_LEISURE * (time.monotonic() - began))
                 began = time.monotonic()
-                deleted = self._delete(connection, published)
-                yield deleted
-                if deleted < self._settings.purge.chunk:
-                    break
-                time.sleep(time.monotonic() - began)
-        if not self._settings.purge.retention:
-            self._since = published.xmin
 
-    def _delete(self, connection: Connection, published: Snapshot) -> int:
-        parameters = {
-            "since": str(self._since),
-            "published": str(published),
-            "chunk": self._settings.purge.chunk,
-            "retention": self._settings.purge.retention,
-        }
-        return connection.execute(self._tables.fill(query("purge", "delete")), parameters).rowcount
+    def _steps(self, connection: Connection) -> Iterator[int]:
+        published = saved_as_published(connection, self._tables)
+        if ring := ring_of(connection, self._tables):
+            return truncate(connection, self._tables, ring, published, self._settings.purge.retention)
+        return self._deletion.steps(connection, published)

@@ -2,12 +2,18 @@
 
 import os
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from windrow.database.migrations import Migration, migrate
 from windrow.database.postgres import connect
+from windrow.database.ring import Ring, ring_of
+from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import create_own_topics
 from windrow.relay.registry import Registry
 from windrow.settings import Settings
+
+Storage = Literal["plain", "partitioned"]
+STORAGES: Final[tuple[Storage, ...]] = ("plain", "partitioned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +21,7 @@ class Prepared:
     """What `prepare` found or did."""
 
     migrations: list[Migration]
+    storage: Storage
     shards: int
     created_topics: list[str]
 
@@ -24,11 +31,24 @@ def default_shards() -> int:
     return min(max(len(os.sched_getaffinity(0)) - 1, 1), 8)
 
 
-def prepare(settings: Settings) -> Prepared:
-    """Bring the tables to this version, enter the relay, create its topics; say what was done."""
+def wanted_ring(settings: Settings, storage: Storage | None) -> Ring | None:
+    """What a new outbox is to be: a ring that outlasts the retention, or a plain table."""
+    return Ring.keeping(settings.purge.retention) if storage == "partitioned" else None
+
+
+def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
+    """Bring the tables to this version, enter the relay, create its topics; say what was done.
+
+    The storage is chosen when the outbox is made; where it is there, the same or none has to be named.
+    """
     registry = Registry(settings)
     with connect(settings.data_source) as connection:
-        applied = migrate(connection, registry.tables)
+        applied = migrate(connection, registry.tables, wanted_ring(settings, storage))
+        found: Storage = "partitioned" if ring_of(connection, registry.tables) else "plain"
+        if storage not in {None, found}:
+            raise SettingsInvalid(
+                [f"storage: outbox {settings.outbox_table} is {found}, which is fixed; give {found} or leave it out"]
+            )
         registry.enter(connection, settings.shards or default_shards())
     shards = registry.shards()
-    return Prepared(applied, shards, create_own_topics(settings, shards))
+    return Prepared(applied, found, shards, create_own_topics(settings, shards))

@@ -1,7 +1,8 @@
 -- The outbox: one row is one message. Rows are found by the transaction that wrote them (tx) and published in the
--- order of their ids. Writers need INSERT on this table and SELECT on its id.
+-- order of their ids. Writers need INSERT on this table and SELECT on its id. Partitioned, it is a ring of slots, which
+-- rows enter by the clock and which are emptied whole.
 CREATE TABLE {outbox} (
-  id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  id            bigint GENERATED ALWAYS AS IDENTITY,
   tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),
   create_time   timestamptz NOT NULL DEFAULT clock_timestamp(),
   topic         varchar(249) NOT NULL,
@@ -10,10 +11,11 @@ CREATE TABLE {outbox} (
   header_keys   text[] NOT NULL DEFAULT '{{}}',
   header_values bytea[] NOT NULL DEFAULT '{{}}',
   partition     integer CHECK (partition >= 0),
-  timestamp     timestamptz,
+  timestamp     timestamptz,{slot}
+  PRIMARY KEY (id{and_slot}),
   CHECK (cardinality(header_keys) = cardinality(header_values))
-);
-CREATE INDEX ON {outbox} (tx);
+){by_slot};
+CREATE INDEX ON {outbox} (tx);{slots}
 
 -- One row a relay: how many shards it has, who leads, and what its tasks show Kafka to be believed. The tasks of an epoch
 -- may run, until those of its heir are ready to relieve them, shard by shard.

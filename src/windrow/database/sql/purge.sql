@@ -5,15 +5,39 @@ FROM {relay}
 LEFT JOIN {position} ON relay = name
 GROUP BY name, shards
 
--- name: delete
--- Delete the oldest rows that every relay has published and that are past their retention, so many at most.
-WITH oldest AS MATERIALIZED (
-  SELECT ctid AS place, tx, create_time
-  FROM {outbox}
-  WHERE tx >= %(since)s::xid8 AND tx < pg_snapshot_xmax(%(published)s::pg_snapshot)
-    AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
-  ORDER BY tx
-  LIMIT %(chunk)s
+-- name: due
+-- What was published since the last purge, twice so many rows at most: bundles of the places of those that may go, the
+-- transactions of those within their retention, and how many were looked at in each of two places of the index.
+WITH published AS (
+  (
+    SELECT ctid AS place, tx, create_time, false AS late
+    FROM {outbox}
+    WHERE tx >= pg_snapshot_xmax(%(done)s::pg_snapshot)
+      AND tx < pg_snapshot_xmax(%(published)s::pg_snapshot)
+      AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
+    ORDER BY tx
+    LIMIT %(rows)s
+  )
+  UNION ALL
+  (
+    SELECT ctid, tx, create_time, true
+    FROM {outbox}
+    WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(done)s::pg_snapshot)))
+      AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
+    LIMIT %(rows)s
+  )
+), bundled AS (
+  SELECT place, tx, late, create_time > now() - %(retention)s AS young, (row_number() OVER () - 1) / %(chunk)s AS bundle
+  FROM published
 )
+SELECT (array_agg(place) FILTER (WHERE NOT young))::text, array_agg(DISTINCT tx::text) FILTER (WHERE young),
+       count(*) FILTER (WHERE late), count(*) FILTER (WHERE NOT late)
+FROM bundled
+GROUP BY bundle
+
+-- name: delete
+-- Delete the rows in these places, if they are still published ones: a place may have been emptied and filled again.
 DELETE FROM {outbox}
-WHERE ctid = ANY (ARRAY(SELECT place FROM oldest WHERE create_time <= now() - %(retention)s))
+WHERE ctid = ANY (%(places)s::tid[])
+  AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
+  AND create_time <= now() - %(retention)s

@@ -1,18 +1,21 @@
 -- name: identity
--- Which database cluster this is, where its transaction counter stands, and the newest transaction that wrote a row.
+-- Which database cluster this is, where its transaction counter stands, and a row's transaction that it has not reached.
 SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
-       (SELECT tx::text FROM {outbox} ORDER BY tx DESC LIMIT 1)
+       (SELECT tx::text FROM {outbox} WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1)
 FROM pg_control_system()
 
 -- name: poll
 -- In one round trip: the rows not visible in lo, the snapshot they are seen in, and the epoch whose tasks may run.
 -- Rows too many or too large for one page are not returned; then crowded is true.
+-- Not visible is what began after lo or was open in it: two places in the index, however old the oldest open one is.
 WITH fresh AS MATERIALIZED (
   SELECT {columns}, {size} AS size
-  FROM {outbox}
-  WHERE tx >= pg_snapshot_xmin(%(lo)s::pg_snapshot)
-    AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
-    AND {mine}
+  FROM (
+    SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
+    UNION ALL
+    SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
+  ) AS unseen
+  WHERE {mine}
   LIMIT %(records)s + 1
 ), load AS (
   SELECT count(*) > %(records)s OR coalesce(sum(size), 0) > %(bytes)s AS crowded FROM fresh
@@ -26,10 +29,12 @@ ORDER BY id
 -- name: first
 -- The smallest id between two snapshots.
 SELECT min(id)
-FROM {outbox}
-WHERE tx >= pg_snapshot_xmin(%(lo)s::pg_snapshot)
-  AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
-  AND pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
+FROM (
+  SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
+  UNION ALL
+  SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
+) AS unseen
+WHERE pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
 
 -- name: page
 -- The next rows between two snapshots in the order of their ids, bounded by number and by size (one row at least).
