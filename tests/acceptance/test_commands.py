@@ -12,6 +12,8 @@ import yaml
 from fix_command import marked, windrow, windrow_running, write_config
 from fix_pipeline import Pipeline, wait_for
 from windrow import embedded
+from windrow.database.postgres import Tables
+from windrow.database.ring import ring_of
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -52,14 +54,16 @@ def test_init_twice_then_relay_until_interrupted(
     wait_for(lambda: not marked(mark), "all processes gone")
 
 
-def test_init_prints_sql_that_makes_the_same_tables(postgres: embedded.Postgres) -> None:
+@pytest.mark.parametrize("storage", ["plain", "partitioned"])
+def test_init_prints_sql_that_makes_the_same_tables(postgres: embedded.Postgres, storage: str) -> None:
     name = f"sql_{uuid4().hex[:8]}"
-    printed = windrow("init", "--outbox-table", name, "--name", name, "--shards", "3", "--sql")
+    printed = windrow("init", "--outbox-table", name, "--name", name, "--shards", "3", "--storage", storage, "--sql")
     assert printed.returncode == 0, printed.stderr
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(printed.stdout.encode())
         assert connection.execute(f"SELECT shards FROM {name}_relay WHERE name = %s", (name,)).fetchone() == (3,)
         assert connection.execute(f"SELECT version FROM {name}_migration").fetchone() == (1,)
+        assert bool(ring_of(connection, Tables.beside(name))) == (storage == "partitioned")
 
 
 def test_relay_killed_leaves_no_process(config: Path, pipeline: Pipeline) -> None:
