@@ -65,4 +65,4 @@ def test_migrations_are_numbered_from_one_without_a_gap() -> None:
 @pytest.mark.parametrize("migration", migrations(), ids=lambda migration: migration.title)
 def test_migrations_fill_in_tables_and_nothing_else(migration: windrow.database.migrations.Migration) -> None:
     fields = {field for _, field, _, _ in Formatter().parse(migration.statements._obj) if field is not None}
-    assert fields <= {"outbox", "relay", "position", "dead_letter", "migration"}
+    assert fields <= {"outbox", "relay", "position", "dead_letter", "in_flight", "migration"}
