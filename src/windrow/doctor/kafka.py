@@ -5,7 +5,7 @@ is aborted, under an id that no relay uses.
 """
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -46,7 +46,9 @@ _WITHIN: Final = 10.0
 _PAUSE: Final = 0.2
 _DAY: Final = 24 * 60
 _INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
-_TRANSACTION_OF_OURS: Final = "10000"
+_SCRATCH_TIMEOUT: Final = "10000"
+_NONE_LEFT: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's own codes start with an underscore
+_MISTAKEN: Final = KafkaError._INVALID_ARG  # noqa: SLF001 - as above
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,15 @@ class Cluster:
 
 def examine_kafka(settings: Settings) -> Generator[Finding, None, Cluster | None]:
     """Returns the cluster, None where it is not reached."""
+    causes: list[KafkaError] = []
     try:
-        admin = AdminClient(client_config(settings))
-        found = admin.list_topics(timeout=_WITHIN)
+        admin = AdminClient(client_config(settings, {"error_cb": causes.append}))
+        try:
+            found = admin.list_topics(timeout=_WITHIN)
+        finally:
+            admin.poll(0)  # brings the causes: a connection refused, a password, a certificate
     except KafkaException as exception:
-        yield judge_unreachable(error_of(exception), settings.base_kafka_config["bootstrap.servers"])
+        yield judge_unreachable([*causes, error_of(exception)], settings.base_kafka_config["bootstrap.servers"])
         return None
     yield ok("kafka", f"answers; brokers: {len(found.brokers)}")
     config = None
@@ -121,7 +127,7 @@ def _examine_transaction(settings: Settings, reader: Consumer) -> Iterator[Findi
                     **settings.base_kafka_config,
                     **settings.producer_kafka_config,
                     "transactional.id": name,
-                    "transaction.timeout.ms": _TRANSACTION_OF_OURS,
+                    "transaction.timeout.ms": _SCRATCH_TIMEOUT,
                 },
             )
         )
@@ -153,8 +159,10 @@ def _examine_members(settings: Settings, admin: AdminClient) -> Iterator[Finding
         yield from judge_members(settings.name, members)
 
 
-def judge_unreachable(error: KafkaError, servers: str) -> Finding:
-    if error.code() == KafkaError._INVALID_ARG:  # noqa: SLF001 - librdkafka's own codes start with an underscore
+def judge_unreachable(errors: Sequence[KafkaError], servers: str) -> Finding:
+    """The first error is the cause, unless it only says that no broker is left; the others follow from it."""
+    error = next(each for each in errors if each.code() != _NONE_LEFT or each is errors[-1])
+    if error.code() == _MISTAKEN:
         return failed("kafka", error.str(), "correct baseKafkaConfig; its keys are librdkafka's")
     return failed(
         "kafka",
