@@ -69,7 +69,6 @@ class Relay:
         self._registry = Registry(settings)
         self._own_spark = spark is None
         self._spark = spark
-        self._shards = 0
         self._election = Neli(settings)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"relay {settings.name}", daemon=True)
@@ -89,8 +88,7 @@ class Relay:
         """Check that everything is there, and begin; a mistake is raised here, before anything runs."""
         if self.state is not State.CREATED:
             raise RuntimeError(f"a relay starts once; this one is {self.state.value}")
-        self._shards = self._registry.shards()
-        check_own_topics(self.settings, self._shards)
+        check_own_topics(self.settings, self._registry.fit_shards())
         if self._spark is None:
             self._spark = session(self.settings.spark, self.settings.name)
         self.state = State.RUNNING
@@ -133,7 +131,7 @@ class Relay:
     def positions(self) -> dict[int, Committed]:
         """How far each shard is, as Kafka knows it."""
         with closing(position_reader(self.settings)) as reader:
-            return committed_positions(reader, self.settings, range(self._shards))
+            return committed_positions(reader, self.settings, range(self._registry.shards()))
 
     @property
     def _session(self) -> SparkSession:
@@ -227,10 +225,10 @@ class Relay:
 
     def _run_epoch(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         epoch = uuid4()
-        self._registry.open_epoch(epoch, term.id, term.membership)
+        shards, _ = self._registry.open_epoch(epoch, term.id, term.membership)
         self.epochs += 1
-        tasks = slots(self._session) or self._shards
-        job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
+        tasks = slots(self._session) or shards
+        job = jobs.submit(run_epoch, self._session, self.settings, epoch, shards, tasks)
         self._watch(job, epoch, term)
         for report in job.result():
             self._judge(report, term)
@@ -258,7 +256,8 @@ class Relay:
             kind, _, message = report.error.partition(": ")
             raise getattr(errors, kind)(message)
         current = self._election.term
-        if report.ending == "superseded" and not self._stop.is_set() and current and current.id == term.id:
+        leading = not self._stop.is_set() and current and current.id == term.id
+        if report.ending == "superseded" and leading:
             self._tell(LeaderFenced(term.id))
             self._election.resign(term.id)
 

@@ -30,5 +30,5 @@ def prepare(settings: Settings) -> Prepared:
     with connect(settings.data_source) as connection:
         applied = migrate(connection, registry.tables)
         registry.enter(connection, settings.shards or default_shards())
-    shards = registry.shards()
+    shards = registry.fit_shards()
     return Prepared(applied, shards, create_own_topics(settings, shards))

@@ -5,7 +5,7 @@ SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
 FROM pg_control_system()
 
 -- name: poll
--- In one round trip: the rows not visible in lo, the snapshot they are seen in, and the epoch whose tasks may run.
+-- In one round trip: the rows not visible in lo, the snapshot they are seen in, and what the control row says.
 -- Rows too many or too large for one page are not returned; then crowded is true.
 WITH fresh AS MATERIALIZED (
   SELECT {columns}, {size} AS size
@@ -17,7 +17,7 @@ WITH fresh AS MATERIALIZED (
 ), load AS (
   SELECT count(*) > %(records)s OR coalesce(sum(size), 0) > %(bytes)s AS crowded FROM fresh
 )
-SELECT pg_current_snapshot()::text, epoch, crowded, {names}
+SELECT pg_current_snapshot()::text, epoch, release, crowded, {names}
 FROM load
 LEFT JOIN {relay} ON name = %(relay)s
 LEFT JOIN fresh ON NOT crowded
