@@ -24,6 +24,7 @@ from windrow.election.mandate import Term
 from windrow.election.neli import Neli
 from windrow.kafka.clients import check_own_topics, committed_positions, position_reader
 from windrow.record import Committed
+from windrow.relay import reshard
 from windrow.relay.epoch import run_epoch, warm_up
 from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked
 from windrow.relay.pace import backoff
@@ -225,13 +226,18 @@ class Relay:
 
     def _run_epoch(self, term: Term, jobs: ThreadPoolExecutor) -> None:
         epoch = uuid4()
-        shards, _ = self._registry.open_epoch(epoch, term.id, term.membership)
+        shards, wanted = self._registry.open_epoch(epoch, term.id, term.membership)
         self.epochs += 1
+        resharding = reshard.begin(self.settings, shards, wanted) if wanted else None
+        target = resharding.target if resharding else None
         tasks = slots(self._session) or shards
-        job = jobs.submit(run_epoch, self._session, self.settings, epoch, shards, tasks)
+        job = jobs.submit(run_epoch, self._session, self.settings, epoch, shards, tasks, target)
         self._watch(job, epoch, term)
-        for report in job.result():
+        reports = job.result()
+        for report in reports:
             self._judge(report, term)
+        if resharding and all(report.ending == "drained" for report in reports) and (last := self._election.term):
+            resharding.finish(epoch, last.membership)
 
     def _watch(self, job: Future[list[ShardReport]], epoch: UUID, term: Term) -> None:
         """While the job runs: give its tasks the group's new generations, and end them when the term is over."""
@@ -257,7 +263,7 @@ class Relay:
             raise getattr(errors, kind)(message)
         current = self._election.term
         leading = not self._stop.is_set() and current and current.id == term.id
-        if report.ending == "superseded" and leading:
+        if report.ending == "superseded" and leading and not self._registry.resharding():
             self._tell(LeaderFenced(term.id))
             self._election.resign(term.id)
 
