@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -14,8 +14,10 @@ from windrow.observe.verdict import Written, judge
 class Load:
     """One writer at work, and the history of what it did."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, padding: Callable[[str, int], str] | None = None) -> None:
+        """The padding is added to the first part of a key's transaction, by its number."""
         self._pipeline = pipeline
+        self._padding = padding or (lambda _key, _number: "")
         self._stop = threading.Event()
         self.history: dict[str, Written] = {}
 
@@ -50,7 +52,8 @@ class Load:
         name = f"{key}/{number}"
         self.history[name] = Written(key, number, "unknown")
         for part in range(5):
-            self._pipeline.outbox.write(connection, self._pipeline.message(json.dumps([name, part]), key))
+            padding = "" if part else self._padding(key, number)
+            self._pipeline.outbox.write(connection, self._pipeline.message(json.dumps([name, part, padding]), key))
         if number % 10 == 0:
             connection.rollback()
             self.history[name] = Written(key, number, "rolled back")
@@ -66,6 +69,6 @@ class Load:
             for part in range(5)
         }
         receipts = [json.loads(value or b"[]") for value in self._pipeline.values()]
-        verdict = judge(history, [f"{name}/{part}" for name, part in receipts])
+        verdict = judge(history, [f"{name}/{part}" for name, part, _ in receipts])
         assert verdict.sound, verdict
         assert verdict.received >= verdict.written > 0

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
 from windrow import Message, Outbox, embedded
@@ -149,3 +149,11 @@ def pipeline_on(
     prepare(loaded, storage)
     create_topic(loaded, f"{name}.messages", partitions)
     return Pipeline(loaded, f"{name}.messages", spark)
+
+
+def limit_message_size(pipeline: Pipeline, size: int) -> None:
+    """Have the pipeline's topic refuse larger messages."""
+    admin = AdminClient(client_config(pipeline.settings))
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, pipeline.topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)

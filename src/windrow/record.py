@@ -31,8 +31,29 @@ class Progress(Protocol):
     def encode(self) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Progress among the released dead letters: those up to this number are published, or dead letters again."""
+
+    number: int
+
+
 class Committed(NamedTuple):
-    """A shard's committed progress: how many records it has published since it exists, and its encoded position."""
+    """A shard's committed progress: how many records it has published since it exists, its encoded position, and the
+    number up to which it has dealt with released dead letters.
+    """
 
     published: int
     position: str
+    released: int = 0
+
+    @property
+    def metadata(self) -> str:
+        """What is kept beside the offset, which is the count."""
+        return f"{self.released} {self.position}"
+
+    @classmethod
+    def read(cls, offset: int, metadata: str) -> "Committed":
+        """Read what `metadata` wrote; anything else is handed on as a position, which the capture then refuses."""
+        released, _, position = metadata.partition(" ")
+        return cls(offset, position, int(released)) if released.isdecimal() else cls(offset, metadata)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import yaml
 
 _PREFIX: Final = "WINDROW_"
-_POLICIES: Final = ("dead-letter", "stop")
+_POLICIES: Final = ("dead-letter", "block-key", "stop")
 _SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "limits", "purge", "spark")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,180}")
 _OURS: Final = ("transactional.id", "enable.idempotence", "group.id", "delivery.report.only.error")
@@ -59,7 +59,7 @@ def _kafka_with_brokers(config: Mapping[str, str]) -> Iterator[str]:
 
 def _poison(value: str) -> Iterator[str]:
     if value not in _POLICIES:
-        yield f"give {' or '.join(_POLICIES)}, not {value!r}"
+        yield f"give {', '.join(_POLICIES[:-1])} or {_POLICIES[-1]}, not {value!r}"
 
 
 def _spark(config: Mapping[str, str]) -> Iterator[str]:
@@ -161,7 +161,8 @@ class Settings:
     name: str = _field("the relay's name; one relay at a time publishes under it", _named, default="windrow")
     outbox_table: str = _field("the outbox, as table or schema.table", remedies, default="outbox")
     poison: str = _field(
-        "what becomes of a message that Kafka refuses for good: dead-letter keeps it in a table, stop ends the relay",
+        "what becomes of a message that Kafka refuses for good: dead-letter keeps it in a table, block-key also what"
+        " comes after it of its key, stop ends the relay",
         _poison,
         default="dead-letter",
     )

@@ -118,6 +118,7 @@ def test_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ["status"],
         ["purge"],
         ["republish"],
+        ["reshard"],
         ["dead-letters"],
         ["servers", "up"],
         ["bench", "relay"],

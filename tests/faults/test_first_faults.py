@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
-import psutil
 import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from fix_faults import kill_python_workers
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
 from windrow import embedded
@@ -30,7 +29,7 @@ def test_killing_the_python_worker_in_mid_transaction_loses_and_doubles_nothing(
             while in_mid_transaction < 2 and time.monotonic() < deadline:
                 before = pipeline.published()
                 wait_for(lambda: _transaction_open(pipeline), "an open transaction")
-                _kill_python_workers()
+                kill_python_workers()
                 in_mid_transaction += _transaction_open(pipeline)
                 pipeline.wait_published(relay, before + 100)
         pipeline.wait_published(relay, load.committed * 5)
@@ -77,11 +76,3 @@ def _transaction_open(pipeline: Pipeline) -> bool:
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     ]
     return ends[0] != ends[1]
-
-
-def _kill_python_workers() -> None:
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # gone by itself since it was listed
-            parent = process.parent()
-            if parent and "pyspark.daemon" in " ".join(parent.cmdline()):
-                process.kill()

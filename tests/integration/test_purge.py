@@ -102,7 +102,7 @@ def test_missing_right_is_said_once_and_does_not_stop_the_relay(
         connection.execute(f"CREATE ROLE {name} LOGIN")
         for suffix, rights in (("", "SELECT"), ("_relay", "SELECT, UPDATE"), ("_position", "SELECT, INSERT, UPDATE")):
             connection.execute(f"GRANT {rights} ON {name}{suffix} TO {name}")
-        connection.execute(f"GRANT SELECT ON {name}_migration TO {name}")
+        connection.execute(f"GRANT SELECT ON {name}_migration, {name}_dead_letter TO {name}")
     database = f"postgresql://{name}@127.0.0.1:{postgres.port}/postgres"
     with Relay(dataclasses.replace(pipeline.settings, data_source=database), pipeline.spark) as relay:
         for number in range(3):

@@ -25,6 +25,8 @@ class Page:
     """The position that holds once the page is published only up to the record of this id."""
     more: bool
     """Whether more rows are known to wait: read on at once, ahead of publishing."""
+    release: int = 0
+    """The number of the latest dead letter that was released, as the database said it with these rows."""
 
 
 class Capture(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -23,7 +23,7 @@ from windrow.capture.protocol import Page
 from windrow.capture.shards import predicate
 from windrow.database.postgres import PLANS, Tables, connect, connection_string, interruptible
 from windrow.database.queries import query
-from windrow.errors import PositionForeign
+from windrow.errors import Interrupted, PositionForeign
 from windrow.record import Record, Shard
 from windrow.settings import Settings
 
@@ -35,14 +35,25 @@ _COLUMNS: Final = {
 _SIZE: Final = "coalesce(octet_length(value), 0) + coalesce(octet_length(key), 0) + pg_column_size(header_values)"
 
 
-class SnapshotCapture:
-    """Reads one shard's rows, once started."""
+class _Control(NamedTuple):
+    """What the control row says to tasks."""
 
-    def __init__(self, settings: Settings, shard: Shard) -> None:
+    epoch: UUID | None
+    release: int
+
+
+class SnapshotCapture:
+    """Reads one shard's rows, once started.
+
+    With a target, a position without `hi`, it goes on to there and no further.
+    """
+
+    def __init__(self, settings: Settings, shard: Shard, target: str | None = None) -> None:
         self._source = connection_string(settings.data_source, f"windrow {settings.name} {shard.index}")
         self._tables = Tables.beside(settings.outbox_table)
         self._limits = settings.limits
         self._me = {"relay": settings.name, "shard": shard.index}
+        self._target = Position.decode(target).lo if target else None
         self._fragments: dict[str, Composable] = {
             "columns": SQL(", ".join(_COLUMNS.values())),
             "names": SQL(", ".join(_COLUMNS)),
@@ -62,7 +73,9 @@ class SnapshotCapture:
 
     def next(self) -> Page:
         with interruptible():
-            return self._poll() if self._position.hi is None else self._read_on(self._position.hi)
+            if self._position.hi is not None:
+                return self._read_on(self._position.hi)
+            return self._poll() if self._target is None else self._drain(self._target)
 
     def close(self) -> None:
         self._connection.close()
@@ -110,22 +123,32 @@ class SnapshotCapture:
             prepare=True,
             binary=True,
         ).fetchall()
-        snapshot, epoch, crowded = rows[0][:3]
+        snapshot, epoch, release, crowded = rows[0][:4]
+        control = _Control(epoch, release or 0)
         seen = Snapshot.parse(snapshot)
         hi = seen.narrowed(MAX_SNAPSHOT, since=self._position.lo)
         if hi == self._position.lo != seen:  # so many transactions are open that nothing newer can be told apart
-            return self._page([], self._position, epoch, more=False)
+            return self._page([], self._position, control, more=False)
         if crowded or hi != seen:
             self._position = replace(self._position, hi=hi, after=self._before_first(hi))
             return self._read_on(hi)
         window = replace(self._position, hi=hi)
         self._position = replace(self._position, lo=hi)
-        records = [Record._make(row[3:]) for row in rows if row[3] is not None]
-        return self._page(records, window, epoch, more=False)
+        records = [Record._make(row[4:]) for row in rows if row[4] is not None]
+        return self._page(records, window, control, more=False)
+
+    def _drain(self, target: Snapshot) -> Page:
+        """All that is visible in the target; then nothing, at the position that the target is."""
+        if self._position.lo == target:
+            return self._page([], self._position, self._control(), more=False)
+        if self._position.lo.xmax > target.xmax:
+            raise Interrupted("the shard is ahead of the snapshot that all shards were to stop at")
+        self._position = replace(self._position, hi=target, after=self._before_first(target))
+        return self._read_on(target)
 
     def _read_on(self, hi: Snapshot) -> Page:
         """Behind: the next page of what lies between `lo` and `hi`."""
-        epoch = self._current_epoch()
+        control = self._control()
         with self._arrow.cursor() as cursor:
             cursor.execute(self._page_statement(hi))
             columns = [column.to_pylist() for column in cursor.fetch_arrow_table().columns]
@@ -135,10 +158,12 @@ class SnapshotCapture:
             self._position = replace(self._position, after=records[-1].id)
         else:
             self._position = Position(self._position.database, lo=hi)
-        return self._page(records, window, epoch, more=True)
+        return self._page(records, window, control, more=True)
 
-    def _page(self, records: list[Record], window: Position, epoch: UUID | None, *, more: bool) -> Page:
-        return Page(records, self._position, epoch, lambda last: replace(window, after=last), more)
+    def _page(self, records: list[Record], window: Position, control: "_Control", *, more: bool) -> Page:
+        return Page(
+            records, self._position, control.epoch, lambda last: replace(window, after=last), more, control.release
+        )
 
     def _before_first(self, hi: Snapshot) -> int:
         """An id below all of those between `lo` and `hi`, so that paging does not start among the published ones."""
@@ -148,9 +173,9 @@ class SnapshotCapture:
         row = self._row("first", lo=str(lo), hi=str(hi))
         return row[0] - 1 if row and row[0] is not None else 0
 
-    def _current_epoch(self) -> UUID | None:
-        row = self._connection.execute(self._tables.fill(query("relay", "current_epoch")), self._me).fetchone()
-        return row[0] if row else None
+    def _control(self) -> "_Control":
+        row = self._connection.execute(self._tables.fill(query("relay", "control")), self._me).fetchone()
+        return _Control(*row) if row else _Control(None, 0)
 
     def _row(self, name: str, **parameters: Any) -> tuple[Any, ...] | None:
         return self._connection.execute(self._tables.fill(query("snapshot", name)), parameters).fetchone()

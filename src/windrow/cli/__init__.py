@@ -19,6 +19,7 @@ from windrow.cli.pump import pump
 from windrow.cli.purge import purge
 from windrow.cli.relay import relay
 from windrow.cli.republish import republish
+from windrow.cli.reshard import reshard
 from windrow.cli.servers import servers
 from windrow.cli.status import show_status
 from windrow.errors import UserError, WindrowError
@@ -52,7 +53,7 @@ def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
     logging.getLogger("windrow").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (bench, dead_letters, demo, doctor, init, pump, purge, relay, republish, servers, show_status):
+for command in (bench, dead_letters, demo, doctor, init, pump, purge, relay, republish, reshard, servers, show_status):
     windrow.add_command(command)
 
 

@@ -13,14 +13,15 @@ from rich.table import Table
 from windrow.cli.options import load_settings, settings_options
 from windrow.errors import UserError
 from windrow.publish.dead_letter import DeadLetter, DeadLetters
+from windrow.settings import Settings
 
 
 @click.group("dead-letters")
 def dead_letters() -> None:
     """Messages that Kafka refused for good, with the reason.
 
-    The relay puts them aside and goes on. Mend the cause, then retry them: they are written to the outbox anew, with
-    new ids, and published after what was published meanwhile.
+    The relay puts them aside and goes on; with poison: block-key also what comes after them of their keys. Mend the
+    cause, then retry them: the relay publishes them, in their order, under their old ids (x-sequence).
 
     \b
     Examples:
@@ -63,10 +64,14 @@ def show(config: Path | None, number: int, **options: Any) -> None:
 @click.option("--all", "everything", is_flag=True, help="All of the relay's dead letters.")
 @settings_options
 def retry(config: Path | None, numbers: tuple[int, ...], everything: bool, **options: Any) -> None:  # noqa: FBT001 - a flag
-    """Write dead letters to the outbox anew, in their order."""
-    chosen = _chosen(numbers, everything=everything)
-    count = DeadLetters(load_settings(config, **options)).retry(chosen)
-    click.echo(f"{count} messages are in the outbox again", err=True)
+    """Have dead letters published after all, in their order, by the relay that runs or by the next one.
+
+    With poison: block-key the whole key goes on: the refused message first, then what waits behind it, then what comes
+    later. What is refused again is a dead letter again.
+    """
+    settings, chosen = load_settings(config, **options), _chosen(numbers, everything=everything)
+    count = DeadLetters(settings).retry(chosen)
+    click.echo(f"{count} messages are released; the relay publishes them{_and_behind(settings)}", err=True)
 
 
 @dead_letters.command()
@@ -74,10 +79,17 @@ def retry(config: Path | None, numbers: tuple[int, ...], everything: bool, **opt
 @click.option("--all", "everything", is_flag=True, help="All of the relay's dead letters.")
 @settings_options
 def discard(config: Path | None, numbers: tuple[int, ...], everything: bool, **options: Any) -> None:  # noqa: FBT001 - a flag
-    """Forget dead letters for good."""
-    chosen = _chosen(numbers, everything=everything)
-    count = DeadLetters(load_settings(config, **options)).discard(chosen)
-    click.echo(f"{count} messages discarded", err=True)
+    """Forget dead letters for good, except those that a retry has released.
+
+    With poison: block-key, what waits behind them is published as if it had been retried.
+    """
+    settings, chosen = load_settings(config, **options), _chosen(numbers, everything=everything)
+    count = DeadLetters(settings).discard(chosen)
+    click.echo(f"{count} messages discarded{_and_behind(settings)}", err=True)
+
+
+def _and_behind(settings: Settings) -> str:
+    return ", and what waits behind them goes on" if settings.poison == "block-key" else ""
 
 
 def _chosen(numbers: tuple[int, ...], *, everything: bool) -> list[int] | None:
@@ -93,7 +105,12 @@ def _table(letters: Sequence[DeadLetter]) -> Table:
     for each in letters:
         size = "" if each.size is None else f"{each.size:,}"
         table.add_row(
-            str(each.id), each.topic, _plain(each.key), size, f"{each.refused_at:%Y-%m-%d %H:%M:%S}", each.reason
+            str(each.id),
+            each.topic,
+            _plain(each.key),
+            size,
+            f"{each.refused_at:%Y-%m-%d %H:%M:%S}",
+            each.reason if each.release is None else "released, to be published",
         )
     return table
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from windrow.errors import Interrupted, KafkaUnreachable, OutboxTableMissing
 from windrow.record import Committed
@@ -67,6 +67,20 @@ def create_own_topics(settings: Settings, shards: int) -> list[str]:
     ]
 
 
+def widen_position_topic(settings: Settings, shards: int) -> None:
+    """See that the position topic has a partition for each of so many shards."""
+    admin, topic = AdminClient(client_config(settings)), settings.position_topic
+    if _topics(admin, settings).get(topic, 0) >= shards:
+        return
+    try:
+        admin.create_partitions([NewPartitions(topic, shards)])[topic].result(_ANSWER_WITHIN)
+    except KafkaException as exception:
+        raise KafkaUnreachable(
+            f"positionTopic {topic} could not be given {shards} partitions: {error_of(exception).str()}\n"
+            "Add them with Kafka's own tools, or permit this user to do it."
+        ) from exception
+
+
 def check_own_topics(settings: Settings, shards: int) -> None:
     """Raise unless Kafka answers and has the relay's own topics, with a partition for every shard's position."""
     found = _topics(AdminClient(client_config(settings)), settings)
@@ -99,7 +113,8 @@ def committed_positions(reader: Consumer, settings: Settings, shards: range) -> 
         else:
             error = next((answer.error for answer in answers if answer.error), None)
         if error is None:
-            return {each.partition: Committed(each.offset, each.metadata or "") for each in answers if each.offset >= 0}
+            known = [each for each in answers if each.offset >= 0]
+            return {each.partition: Committed.read(each.offset, each.metadata or "") for each in known}
         if not (error.retriable() or error.code() in SETTLING) or time.monotonic() >= deadline:
             raise Interrupted(f"Kafka did not tell the committed positions: {error.str()}")
         time.sleep(_ASK_AGAIN_AFTER)

@@ -1,22 +1,27 @@
 """Dead letters: messages that Kafka refuses for good, kept in a table beside the outbox with the reason.
 
-Invariant: a message is buried before the position moves past it. Whoever dies in between buries it again, which
-changes nothing. A retry takes it out of the table and writes it to the outbox in one transaction: it is never in both
-or in neither.
+With `poison: block-key` the later messages of a key are kept there as well, behind the refused one. This is what people
+do with them. A retry does not publish: it releases letters, that is, gives them ascending numbers, by which the shards
+publish them. Who numbers holds the relay's row, so that no number is given twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from windrow.database.postgres import Tables, connect, interruptible
+from psycopg import Cursor
+from psycopg.sql import Composable
+
+from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
+from windrow.errors import OutboxTableMissing
 from windrow.settings import Settings
 
 
 class DeadLetter(NamedTuple):
-    """A refused message, in short."""
+    """A letter, in short."""
 
     id: int
     topic: str
@@ -25,10 +30,14 @@ class DeadLetter(NamedTuple):
     reason: str
     create_time: datetime
     refused_at: datetime
+    behind: int | None
+    """The refused message of the same key that this one waits behind; None where it was refused itself."""
+    release: int | None
+    """Where it stands among those that are to be published after all; None where it is kept."""
 
 
 class DeadLetterContent(NamedTuple):
-    """A refused message, whole."""
+    """A letter, whole."""
 
     id: int
     topic: str
@@ -41,6 +50,38 @@ class DeadLetterContent(NamedTuple):
     reason: str
     create_time: datetime
     refused_at: datetime
+    behind: int | None
+    release: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterTable:
+    """The statements on one relay's dead letters, on a connection of the caller's."""
+
+    settings: Settings
+    connection: Connection
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """A transaction in which nobody else numbers, adds or takes back letters; gives the latest number."""
+        with self.connection.transaction():
+            # Who is paused here must not hold up a relay that takes over.
+            self.connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5s'")
+            if not (rows := self.rows("lock")):
+                raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
+            yield int(rows[0][0])
+
+    def execute(self, name: str, mine: Composable | None = None, **parameters: object) -> int:
+        """Run a statement; returns how many rows it changed."""
+        return self._run(name, mine, parameters).rowcount
+
+    def rows(self, name: str, mine: Composable | None = None, **parameters: object) -> list[tuple[Any, ...]]:
+        return self._run(name, mine, parameters).fetchall()
+
+    def _run(self, name: str, mine: Composable | None, parameters: dict[str, object]) -> Cursor[tuple[Any, ...]]:
+        fragments = {} if mine is None else {"mine": mine}
+        statement = Tables.beside(self.settings.outbox_table).fill(query("dead_letter", name), **fragments)
+        return self.connection.execute(statement, {"relay": self.settings.name, **parameters})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +90,31 @@ class DeadLetters:
 
     settings: Settings
 
-    def bury(self, ids: Sequence[int], reason: str) -> None:
-        """Keep the outbox's rows of these ids as dead letters."""
-        self._execute("bury", ids=list(ids), reason=reason)
-
     def list(self, limit: int) -> Sequence[DeadLetter]:
-        return [DeadLetter(*row) for row in self._execute("list", limit=limit)[1]]
+        with self._table() as table:
+            return [DeadLetter(*row) for row in table.rows("list", limit=limit)]
 
     def show(self, number: int) -> DeadLetterContent | None:
-        rows = self._execute("show", id=number)[1]
+        with self._table() as table:
+            rows = table.rows("show", id=number)
         return DeadLetterContent(*rows[0]) if rows else None
 
     def retry(self, ids: Sequence[int] | None) -> int:
-        """Write these, or all, to the outbox anew; returns how many."""
-        return self._execute("retry", ids=ids)[0]
+        """Release these, or all, to be published after all; returns how many."""
+        with self._table() as table, table.locked() as latest:
+            released = table.execute("release", ids=ids, latest=latest)
+            table.execute("advance", latest=latest + released)
+        return released
 
     def discard(self, ids: Sequence[int] | None) -> int:
-        """Forget these, or all; returns how many."""
-        return self._execute("discard", ids=ids)[0]
+        """Forget these, or all that are not released; returns how many. What waits behind them goes on."""
+        with self._table() as table, table.locked() as latest:
+            discarded = table.execute("discard", ids=ids)
+            if discarded:
+                table.execute("advance", latest=latest + 1)  # the shards look which keys are free again
+        return discarded
 
-    def _execute(self, name: str, **parameters: object) -> tuple[int, Sequence[tuple[Any, ...]]]:
-        tables = Tables.beside(self.settings.outbox_table)
+    @contextmanager
+    def _table(self) -> Iterator[LetterTable]:
         with interruptible(), connect(self.settings.data_source) as connection:
-            cursor = connection.execute(
-                tables.fill(query("dead_letter", name)), {"relay": self.settings.name, **parameters}
-            )
-            return cursor.rowcount, cursor.fetchall() if cursor.description else []
+            yield LetterTable(self.settings, connection)

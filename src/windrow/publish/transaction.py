@@ -3,18 +3,21 @@
 Invariant: a page is in Kafka, for consumers that read committed, if and only if its position is. The transactional id
 is stable for a shard, so opening a publisher ends whatever its predecessor left open, and fences it; only then is the
 committed position read, which is where the capture has to start.
+
+Released dead letters are published in the same way. Their progress is a number, which every transaction commits beside
+the position: each moves one of the two and repeats the other.
 """
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
 from windrow.kafka.clients import client_config, committed_positions, error_of, position_reader
-from windrow.record import Committed, Progress, Record, Shard
+from windrow.record import Committed, Progress, Record, Released, Shard
 from windrow.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -63,6 +66,37 @@ _OFFSETS_WITHIN: Final = 10.0
 _ABORT_WITHIN: Final = 5.0
 
 
+def commit_positions(settings: Settings, membership: bytes, positions: Mapping[int, Committed]) -> None:
+    """Commit what several shards have committed, all or nothing; refused where the membership is over."""
+    offsets = [
+        TopicPartition(settings.position_topic, shard, at.published, at.metadata) for shard, at in positions.items()
+    ]
+    producer = _producer(settings, "positions")
+    try:
+        producer.init_transactions(_SETTLE_WITHIN)
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction(offsets, membership, _OFFSETS_WITHIN)
+        producer.commit_transaction(_SETTLE_WITHIN)
+    except KafkaException as exception:
+        raise Interrupted(f"positions were not committed: {error_of(exception).str()}") from exception
+
+
+def _producer(settings: Settings, purpose: int | str, **own: Any) -> Producer:
+    """A producer whose transactional id is stable for a shard, or for another purpose."""
+    return Producer(
+        client_config(
+            settings,
+            {
+                **DEFAULTS,
+                **settings.base_kafka_config,
+                **settings.producer_kafka_config,
+                "transactional.id": f"windrow.{settings.name}.{purpose}",
+                **own,
+            },
+        )
+    )
+
+
 class _SequenceSkipped(Interrupted):
     """librdkafka aborts the first transaction after one with a refused record; the same one goes through again."""
 
@@ -78,18 +112,8 @@ class TransactionalPublisher:
         self._refusals: list[PublishFailed] = []
         self._in_transaction = False
         self._reader = position_reader(settings)
-        self._producer = Producer(
-            client_config(
-                settings,
-                {
-                    **DEFAULTS,
-                    **settings.base_kafka_config,
-                    **settings.producer_kafka_config,
-                    "transactional.id": f"windrow.{settings.name}.{shard.index}",
-                    "delivery.report.only.error": True,
-                    "on_delivery": self._refused,
-                },
-            )
+        self._producer = _producer(
+            settings, shard.index, **{"delivery.report.only.error": True, "on_delivery": self._refused}
         )
         self.committed: Committed | None = None
         """Where the shard stands; None where it has never published."""
@@ -117,10 +141,20 @@ class TransactionalPublisher:
         only = range(self._shard, self._shard + 1)
         self.committed = committed_positions(self._reader, self._settings, only).get(self._shard)
 
-    def publish(self, records: Sequence[Record], progress: Progress) -> None:
+    def publish(self, records: Sequence[Record], progress: Progress | Released) -> None:
         """Publish the records and the progress that they make, or raise and publish nothing."""
-        published = self.committed.published if self.committed else 0
-        self._commit(records, Committed(published + len(records), progress.encode()))
+        before = self.committed or Committed(0, "")
+        published = before.published + len(records)
+        if isinstance(progress, Released):
+            after = before._replace(published=published, released=progress.number)
+        else:
+            after = before._replace(published=published, position=progress.encode())
+        self._commit(records, after)
+
+    def renew(self) -> None:
+        """Commit what is committed anew: Kafka does not forget it, and says whether this publisher is fenced."""
+        if self.committed is not None:
+            self._commit([], self.committed)
 
     def _commit(self, records: Sequence[Record], committed: Committed) -> None:
         try:
@@ -129,7 +163,7 @@ class TransactionalPublisher:
             self._try_commit(records, committed)
 
     def _try_commit(self, records: Sequence[Record], committed: Committed) -> None:
-        position = TopicPartition(self._settings.position_topic, self._shard, *committed)
+        position = TopicPartition(self._settings.position_topic, self._shard, committed.published, committed.metadata)
         with self._translated():
             self._refusals.clear()
             self._producer.begin_transaction()

@@ -21,9 +21,12 @@ from windrow.settings import Settings
 _SCHEMA: Final = "shard int, ending string, records long, transactions long, error string"
 
 
-def run_epoch(spark: SparkSession, settings: Settings, epoch: UUID, shards: int, tasks: int) -> list[ShardReport]:
-    """Run the job to its end and return what each shard reports."""
-    frame = spark.range(0, shards, 1, min(tasks, shards)).mapInArrow(_shard_task(settings, epoch, shards), _SCHEMA)
+def run_epoch(  # noqa: PLR0913, PLR0917 - all that makes an epoch
+    spark: SparkSession, settings: Settings, epoch: UUID, shards: int, tasks: int, target: str | None = None
+) -> list[ShardReport]:
+    """Run the job to its end and return what each shard reports; with a target, it ends when all stand there."""
+    task = _shard_task(settings, epoch, shards, target)
+    frame = spark.range(0, shards, 1, min(tasks, shards)).mapInArrow(task, _SCHEMA)
     return [ShardReport(**row.asDict()) for row in frame.collect()]
 
 
@@ -37,14 +40,14 @@ def _no_shards(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _shard_task(
-    settings: Settings, epoch: UUID, shards: int
+    settings: Settings, epoch: UUID, shards: int, target: str | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def shard_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         mine = [Shard(index, shards) for batch in batches for index in batch.column("id").to_pylist()]
         if not mine:
             return
         with ThreadPoolExecutor(len(mine)) as threads:
-            reports = threads.map(lambda shard: ShardLoop(settings, shard, epoch).run(), mine)
+            reports = threads.map(lambda shard: ShardLoop(settings, shard, epoch, target).run(), mine)
             rows = [dataclasses.asdict(report) for report in reports]
         fields = [
             pa.field("shard", pa.int32()),

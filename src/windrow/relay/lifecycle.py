@@ -25,12 +25,14 @@ from windrow.election.mandate import Term
 from windrow.election.neli import Neli
 from windrow.kafka.clients import check_own_topics, committed_positions, position_reader
 from windrow.record import Committed
+from windrow.relay import reshard
 from windrow.relay.epoch import run_epoch, warm_up
 from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
 from windrow.relay.meter import Meter, in_flight
 from windrow.relay.pace import backoff
 from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
+from windrow.relay.reshard import Resharding
 from windrow.relay.shard import ShardReport
 from windrow.settings import Settings
 from windrow.spark.session import JOB_FAILED, session, slots
@@ -72,7 +74,6 @@ class Relay:
         self._registry = Registry(settings)
         self._own_spark = spark is None
         self._spark = spark
-        self._shards = 0
         self._election = Neli(settings)
         self._meter: Meter | None = None
         self._stop = threading.Event()
@@ -106,8 +107,7 @@ class Relay:
         """Check that everything is there, and begin; a mistake is raised here, before anything runs."""
         if self.state is not State.CREATED:
             raise RuntimeError(f"a relay starts once; this one is {self.state.value}")
-        self._shards = self._registry.shards()
-        check_own_topics(self.settings, self._shards)
+        check_own_topics(self.settings, self._registry.fit_shards())
         if self._spark is None:
             self._spark = session(self.settings.spark, self.settings.name)
         self.state = State.RUNNING
@@ -150,7 +150,7 @@ class Relay:
     def positions(self) -> dict[int, Committed]:
         """How far each shard is, as Kafka knows it."""
         with closing(position_reader(self.settings)) as reader:
-            return committed_positions(reader, self.settings, range(self._shards))
+            return committed_positions(reader, self.settings, range(self._registry.shards()))
 
     @property
     def _session(self) -> SparkSession:
@@ -206,9 +206,10 @@ class Relay:
         while current := self._current(term):
             try:
                 first = uuid4()
-                self._registry.open_epoch(first, term.id, current.membership)
+                shards, wanted = self._registry.open_epoch(first, term.id, current.membership)
                 self._membership = current.membership
-                epoch: _Epoch | None = self._begin(first, jobs)
+                resharding = reshard.begin(self.settings, shards, wanted) if wanted else None
+                epoch: _Epoch | None = self._begin(first, shards, jobs, resharding)
                 while epoch:
                     epoch = self._see_out(epoch, term, jobs)
                     failures = 0
@@ -252,7 +253,7 @@ class Relay:
     @contextmanager
     def _metering(self, term: Term) -> Iterator[None]:
         """Meanwhile, read the meter, if there is somebody to tell."""
-        meter = Meter(self.settings, self._shards, term.id) if self._on_event else None
+        meter = Meter(self.settings, term.id) if self._on_event else None
         with meter or nullcontext():
             self._meter = meter
             try:
@@ -265,11 +266,14 @@ class Relay:
         current = self._election.term
         return current if current and current.id == term.id and not self._stop.is_set() else None
 
-    def _begin(self, epoch: UUID, jobs: ThreadPoolExecutor) -> "_Epoch":
+    def _begin(
+        self, epoch: UUID, shards: int, jobs: ThreadPoolExecutor, resharding: Resharding | None = None
+    ) -> "_Epoch":
         self.epochs += 1
-        tasks = slots(self._session) or self._shards
-        job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
-        return _Epoch(epoch, job, time.monotonic() + self.settings.epoch.total_seconds())
+        tasks = slots(self._session) or shards
+        target = resharding.target if resharding else None
+        job = jobs.submit(run_epoch, self._session, self.settings, epoch, shards, tasks, target)
+        return _Epoch(epoch, shards, job, time.monotonic() + self.settings.epoch.total_seconds(), resharding)
 
     def _see_out(self, epoch: "_Epoch", term: Term, jobs: ThreadPoolExecutor) -> "_Epoch | None":
         """Be there until an epoch's job has ended; returns the heir that has relieved it."""
@@ -283,6 +287,8 @@ class Relay:
         else:
             for report in reports:
                 self._judge(report, term, relieved=heir is not None)
+            if epoch.resharding and all(report.ending == "drained" for report in reports):
+                epoch.resharding.finish(epoch.id, self._membership)
         return heir
 
     def _watch(self, epoch: "_Epoch", term: Term, jobs: ThreadPoolExecutor) -> "_Epoch | None":
@@ -298,10 +304,10 @@ class Relay:
                     self._registry.renew_membership(term.id, current.membership)
                     self._membership = current.membership
                     self._tell(LeaderRefreshed(term.id))
-                elif current and heir is None and time.monotonic() > epoch.relieve_at:
+                elif current and not (heir or epoch.resharding) and time.monotonic() > epoch.relieve_at:
                     successor = uuid4()
                     self._registry.name_heir(epoch.id, successor)
-                    heir = self._begin(successor, jobs)
+                    heir = self._begin(successor, epoch.shards, jobs)
             if self._meter and (reading := self._meter.take()):
                 self._tell(reading)
             time.sleep(_LOOK_EVERY)
@@ -312,7 +318,7 @@ class Relay:
         if report.ending == "failed":
             kind, _, message = report.error.partition(": ")
             raise getattr(errors, kind)(message)
-        if report.ending == "superseded" and not relieved and self._current(term):
+        if report.ending == "superseded" and not relieved and self._current(term) and not self._registry.resharding():
             self._tell(LeaderFenced(term.id))
             self._election.resign(term.id)
 
@@ -343,8 +349,11 @@ class _Epoch:
     """An epoch's job, and the moment from which an heir is to relieve it."""
 
     id: UUID
+    shards: int
     job: Future[list[ShardReport]]
     relieve_at: float
+    resharding: Resharding | None
+    """The change of the number of shards that this epoch drains for, without an heir."""
 
 
 def _first_line(error: BaseException) -> str:

@@ -32,8 +32,8 @@ def in_flight(settings: Settings) -> Flight:
 class Meter:
     """Reads the meter of a term while its context lasts."""
 
-    def __init__(self, settings: Settings, shards: int, leader_id: UUID) -> None:
-        self._settings, self._shards, self._leader_id = settings, range(shards), leader_id
+    def __init__(self, settings: Settings, leader_id: UUID) -> None:
+        self._settings, self._leader_id = settings, leader_id
         self._newest: deque[MeterRead] = deque(maxlen=1)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"meter of {settings.name}", daemon=True)
@@ -62,7 +62,7 @@ class Meter:
                     return
 
     def _read(self, reader: Consumer, last: tuple[int, float] | None) -> tuple[int, float]:
-        positions = committed_positions(reader, self._settings, self._shards)
+        positions = committed_positions(reader, self._settings, range(Registry(self._settings).shards()))
         published, now = sum(at.published for at in positions.values()), time.monotonic()
         if last:
             flight = in_flight(self._settings)

@@ -7,11 +7,12 @@ not theirs any more.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg.sql import Literal
 
+from windrow.capture.position import Position, Snapshot
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
@@ -20,6 +21,13 @@ from windrow.record import Committed, Shard
 from windrow.settings import Settings
 
 _LATELY: Final = timedelta(seconds=3)
+
+
+class Opened(NamedTuple):
+    """An epoch that has begun: how many shards it has, and how many the relay is to have; None where it keeps them."""
+
+    shards: int
+    wanted: int | None
 
 
 class Flight(NamedTuple):
@@ -39,16 +47,23 @@ class Registry:
     def tables(self) -> Tables:
         return Tables.beside(self.settings.outbox_table)
 
-    def shards(self) -> int:
-        """The relay's number of shards, once the tables are seen to be fit."""
-        name, wanted = self.settings.name, self.settings.shards
+    def fit_shards(self) -> int:
+        """The relay's number of shards, once the tables and the settings are seen to be fit."""
+        name, given = self.settings.name, self.settings.shards
         with interruptible(), connect(self.settings.data_source) as connection:
             check(connection, self.tables)
-            row = connection.execute(self.tables.fill(query("relay", "shards")), {"name": name}).fetchone()
+        shards = self.shards()
+        if given not in {None, shards}:
+            raise SettingsInvalid(
+                [f'shards: relay {name} has {shards}; set {shards}, leave it out, or run "windrow reshard {given}"']
+            )
+        return shards
+
+    def shards(self) -> int:
+        """The relay's number of shards at present."""
+        row = self._execute("shards")
         if row is None:
-            raise OutboxTableMissing(f'relay {name} is not initialised: run "windrow init"')
-        if wanted not in {None, row[0]}:
-            raise SettingsInvalid([f"shards: relay {name} has {row[0]}, which is fixed; set {row[0]} or leave it out"])
+            raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
         return int(row[0])
 
     def enter(self, connection: Connection, shards: int) -> None:
@@ -56,8 +71,11 @@ class Registry:
         name = Literal(self.settings.name)
         connection.execute(self.tables.fill(query("relay", "enter"), name=name, shards=Literal(shards)))
 
-    def open_epoch(self, epoch: UUID, leader: UUID, membership: bytes) -> None:
-        self._execute("open_epoch", epoch=epoch, leader=leader, membership=membership)
+    def open_epoch(self, epoch: UUID, leader: UUID, membership: bytes) -> Opened:
+        row = self._execute("open_epoch", epoch=epoch, leader=leader, membership=membership)
+        if row is None:
+            raise OutboxTableMissing(f'relay {self.settings.name} is not entered any more: run "windrow init"')
+        return Opened(*row)
 
     def name_heir(self, epoch: UUID, heir: UUID) -> None:
         self._execute("name_heir", epoch=epoch, heir=heir)
@@ -70,12 +88,8 @@ class Registry:
 
     def save(self, positions: Mapping[int, Committed]) -> None:
         """Keep positions in the database as well, for the day that Kafka has forgotten them."""
-        rows = [
-            {"name": self.settings.name, "shard": shard, "published": at.published, "position": at.position}
-            for shard, at in positions.items()
-        ]
         with interruptible(), connect(self.settings.data_source) as connection:
-            connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
+            self._save(connection, positions)
 
     def saved(self, shard: Shard) -> Committed | None:
         """A shard's position as it was last saved."""
@@ -97,6 +111,42 @@ class Registry:
         rows = connection.execute(self.tables.fill(query("relay", "in_flight")), parameters).fetchall()
         return {shard: Flight(*figures) for shard, *figures in rows}
 
-    def _execute(self, name: str, **parameters: UUID | bytes) -> None:
+    def want_shards(self, wanted: int) -> int:
+        """Have the leader change the number of shards; returns the present one, which may be the wanted."""
+        row = self._execute("want_shards", wanted=wanted)
+        if row is None:
+            raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
+        return int(row[0])
+
+    def resharding(self) -> bool:
+        """Whether the epoch was ended for a change of the number of shards."""
+        row = self._execute("resharding")
+        return bool(row and row[0])
+
+    def switch_shards(self, epoch: UUID, wanted: int, positions: Mapping[int, Committed]) -> bool:
+        """Have the wanted number of shards, at these positions; False where that is no longer this epoch's business."""
+        mine = {"name": self.settings.name, "epoch": epoch, "wanted": wanted}
+        with interruptible(), connect(self.settings.data_source) as connection, connection.transaction():
+            switched = connection.execute(self.tables.fill(query("relay", "switch_shards")), mine).rowcount
+            if switched:
+                connection.execute(self.tables.fill(query("relay", "forget_positions")), mine)
+                self._save(connection, positions)
+        return bool(switched)
+
+    def now(self) -> Position:
+        """Where a shard stands that has published all that is visible now."""
+        row = self._execute("now")
+        if row is None:
+            raise AssertionError("a function of PostgreSQL's own returned nothing")
+        return Position(row[0], Snapshot.parse(row[1]))
+
+    def _save(self, connection: Connection, positions: Mapping[int, Committed]) -> None:
+        rows = [{"name": self.settings.name, "shard": shard, **at._asdict()} for shard, at in positions.items()]
+        connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
+
+    def _execute(self, name: str, **parameters: UUID | bytes | int) -> tuple[Any, ...] | None:
         with interruptible(), connect(self.settings.data_source) as connection:
-            connection.execute(self.tables.fill(query("relay", name)), {"name": self.settings.name, **parameters})
+            cursor = connection.execute(
+                self.tables.fill(query("relay", name)), {"name": self.settings.name, **parameters}
+            )
+            return cursor.fetchone() if cursor.description else None

@@ -37,7 +37,7 @@ class Seat:
     def __init__(self, settings: Settings, shard: Shard, epoch: UUID) -> None:
         self._tables = Tables.beside(settings.outbox_table)
         self._me: dict[str, Any] = {"name": settings.name, "shard": shard.index, "epoch": epoch}
-        self._connection = connect(settings.data_source, f"windrow {settings.name} {shard.index} seat")
+        self.connection = connect(settings.data_source, f"windrow {settings.name} {shard.index} seat")
 
     def __enter__(self) -> Self:
         return self
@@ -45,13 +45,13 @@ class Seat:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def turn(self) -> Turn:
         """Whose turn it is."""
         row = self._execute("turn").fetchone()
-        epoch, heir, membership, published, position = row or (None, None, None, None, None)
-        return Turn(epoch, heir, membership or b"", None if position is None else Committed(published, position))
+        epoch, heir, membership, *saved = row or (None,) * 6
+        return Turn(epoch, heir, membership or b"", None if saved[0] is None else Committed(*saved))
 
     def take(self) -> None:
         """Have an heir wait for us, unless another task is still there."""
@@ -61,7 +61,7 @@ class Seat:
         """Say that we are ready, and wait until the task before us has got up; but not for ever."""
         self._execute("make_ready")
         with interruptible():
-            self._connection.execute(_WAIT)
+            self.connection.execute(_WAIT)
             try:
                 self._execute("wait_for_seat")
             except psycopg.errors.LockNotAvailable:
@@ -69,4 +69,4 @@ class Seat:
 
     def _execute(self, name: str) -> psycopg.Cursor[tuple[Any, ...]]:
         with interruptible():
-            return self._connection.execute(self._tables.fill(query("relay", name)), self._me)
+            return self.connection.execute(self._tables.fill(query("relay", name)), self._me)

@@ -50,5 +50,5 @@ def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
                 [f"storage: outbox {settings.outbox_table} is {found}, which is fixed; give {found} or leave it out"]
             )
         registry.enter(connection, settings.shards or default_shards())
-    shards = registry.shards()
+    shards = registry.fit_shards()
     return Prepared(applied, found, shards, create_own_topics(settings, shards))

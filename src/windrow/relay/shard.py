@@ -2,7 +2,8 @@
 
 Runs inside a Spark task. Every way out is a `ShardReport`; a broken connection is no way out: the loop opens anew
 from the committed position, as often as it takes. An epoch is over when the database names another one for the shard
-(its heir's task is ready, the relay stops, or somebody else has taken over), or when no heir has come in time.
+(its heir's task is ready, the relay stops, or somebody else has taken over), when no heir has come in time, or when it
+has come to the target that it was given.
 """
 
 import logging
@@ -18,9 +19,9 @@ from uuid import UUID
 from windrow.capture.protocol import Capture, Page
 from windrow.capture.snapshot import SnapshotCapture
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, RelayFenced, WindrowError
-from windrow.publish.dead_letter import DeadLetters
 from windrow.publish.transaction import TransactionalPublisher
-from windrow.record import Progress, Record, Shard
+from windrow.record import Progress, Record, Released, Shard
+from windrow.relay.aside import Aside, Batch, CapturedBatch, ReleasedBatch, poison_among
 from windrow.relay.in_flight import InFlight, telling
 from windrow.relay.pace import backoff, poll_delay
 from windrow.relay.seat import Seat, Turn
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 _AFTER_FENCE: Final = timedelta(milliseconds=5)
 _HEIR_WITHIN: Final = timedelta(seconds=10)
 
-Ending = Literal["time", "superseded", "failed"]
+Ending = Literal["time", "superseded", "failed", "drained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,10 @@ class _Over(Exception):
 
 
 class ShardLoop:
-    """One shard in one epoch."""
+    """One shard in one epoch; with a target, until it stands at that position."""
 
-    def __init__(self, settings: Settings, shard: Shard, epoch: UUID) -> None:
-        self._settings, self._shard, self._epoch = settings, shard, epoch
+    def __init__(self, settings: Settings, shard: Shard, epoch: UUID, target: str | None = None) -> None:
+        self._settings, self._shard, self._epoch, self._target = settings, shard, epoch, target
         self._ends_at = time.monotonic() + (settings.epoch + _HEIR_WITHIN).total_seconds()
         self._records = self._transactions = self._failures = 0
         self._commit_idle_at = 0.0
@@ -73,8 +74,8 @@ class ShardLoop:
         while True:
             try:
                 self._in_flight.dropped()
-                with Seat(self._settings, self._shard, self._epoch) as seat, self._opened(seat) as (capture, publisher):
-                    self._pump(capture, publisher)
+                with Seat(self._settings, self._shard, self._epoch) as seat, self._opened(seat) as opened:
+                    self._pump(seat, *opened)
             except (Interrupted, DatabaseUnreachable, RelayFenced) as error:
                 # Fenced: by a successor, whose epoch `_check` then sees, by a new generation, which the turn brings,
                 # or by a transaction that timed out.
@@ -85,7 +86,7 @@ class ShardLoop:
             except WindrowError as error:
                 return self._report("failed", f"{type(error).__name__}: {error}")
 
-    def _pump(self, capture: Capture, publisher: TransactionalPublisher) -> None:
+    def _pump(self, seat: Seat, capture: Capture, publisher: TransactionalPublisher, aside: Aside) -> None:
         limits = self._settings.limits
         last_message = time.monotonic()
         with ThreadPoolExecutor(1) as ahead:
@@ -93,39 +94,59 @@ class ShardLoop:
             while True:
                 # More is waiting: read on while this page is being published.
                 following = ahead.submit(self._next, capture) if page.more and limits.reads_ahead else None
+                if publisher.committed and page.release > publisher.committed.released:
+                    self._release(seat, publisher, aside, page.release)
                 if page.records:
-                    self._publish(publisher, page, page.records, page.position)
+                    self._publish(publisher, CapturedBatch(page, aside), page.records, page.position)
                     self._in_flight.committed()
-                    self._records += len(page.records)
-                    self._transactions += 1
-                    self._failures = 0
+                    self._count(len(page.records))
                     last_message = time.monotonic()
+                elif self._target is not None and page.position.encode() == self._target:
+                    publisher.publish([], page.position)
+                    raise _Over("drained")
                 elif not page.more:
                     self._commit_idle(publisher, page)
                     idle = time.monotonic() - last_message
                     time.sleep(poll_delay(idle, limits.min_poll_interval, limits.max_poll_interval))
                 page = following.result() if following else self._next(capture)
 
+    def _release(self, seat: Seat, publisher: TransactionalPublisher, aside: Aside, latest: int) -> None:
+        """Publish what was released of the dead letters since the last time, before anything else of its keys."""
+        upto = aside.gather(latest)
+        while letters := aside.released(upto):
+            self._check(seat.turn())
+            batch = ReleasedBatch(letters, aside)
+            self._publish(publisher, batch, batch.records, Released(letters[-1].release))
+            self._count(len(letters))
+            aside.forget_published()
+        publisher.publish([], Released(upto))
+        aside.know_blocked()
+
     def _publish(
-        self, publisher: TransactionalPublisher, page: Page, records: Sequence[Record], position: Progress
+        self,
+        publisher: TransactionalPublisher,
+        batch: Batch,
+        records: Sequence[Record],
+        progress: Progress | Released,
     ) -> None:
-        """Publish the records, all of a page or a part of it; around what Kafka refuses, unless that is to stop us."""
+        """Publish the records, all of a batch or a part of it; around what Kafka refuses, unless that is to stop us."""
+        free = batch.free(records)
         try:
-            publisher.publish(records, position)
+            publisher.publish(free, progress)
         except PublishFailed as refusal:
-            if self._settings.poison == "stop":
+            if batch.fresh and self._settings.poison == "stop":
                 raise
-            for part, until in self._around(page, records, position, refusal):
-                self._publish(publisher, page, part, until)
+            for part, until in self._around(batch, free, progress, refusal):
+                self._publish(publisher, batch, part, until)
 
     def _around(
-        self, page: Page, records: Sequence[Record], position: Progress, refusal: PublishFailed
-    ) -> list[tuple[Sequence[Record], Progress]]:
-        """What to publish instead, in order: the records without the poison, which is buried, or halves to find it."""
+        self, batch: Batch, records: Sequence[Record], progress: Progress | Released, refusal: PublishFailed
+    ) -> list[tuple[Sequence[Record], Progress | Released]]:
+        """What to publish instead, in order: the records without the poison, put aside, or halves to find it."""
         if not refusal.whole_topic and len(records) > 1:
             middle = len(records) // 2
-            return [(records[:middle], page.upto(records[middle - 1].id)), (records[middle:], position)]
-        poison = [each for each in records if each.topic == refusal.topic]
+            return [(records[:middle], batch.upto(records[middle - 1].id)), (records[middle:], progress)]
+        poison = poison_among(records, refusal, block_keys=self._settings.poison == "block-key")
         log.warning(
             "relay %s: %d messages to dead letters, from id %d on: %s",
             self._settings.name,
@@ -133,8 +154,14 @@ class ShardLoop:
             poison[0].id,
             refusal,
         )
-        DeadLetters(self._settings).bury([each.id for each in poison], str(refusal))
-        return [([each for each in records if each.topic != refusal.topic], position)]
+        batch.refuse(poison, str(refusal))
+        refused = {each.id for each in poison}
+        return [([each for each in records if each.id not in refused], progress)]
+
+    def _count(self, records: int) -> None:
+        self._records += records
+        self._transactions += 1
+        self._failures = 0
 
     def _commit_idle(self, publisher: TransactionalPublisher, page: Page) -> None:
         """Now and then commit how far an idle shard has looked, so that it does not hold back the purge; once an epoch
@@ -164,14 +191,14 @@ class ShardLoop:
         return turn
 
     @contextmanager
-    def _opened(self, seat: Seat) -> Iterator[tuple[Capture, TransactionalPublisher]]:
+    def _opened(self, seat: Seat) -> Iterator[tuple[Capture, TransactionalPublisher, Aside]]:
         """Connected to both sides; as an heir, while the task before us still works."""
         turn = seat.turn()
         if turn.heir != self._epoch:
             self._check(turn)
         with (
             closing(TransactionalPublisher(self._settings, self._shard)) as publisher,
-            closing(SnapshotCapture(self._settings, self._shard)) as capture,
+            closing(SnapshotCapture(self._settings, self._shard, self._target)) as capture,
         ):
             if turn.heir == self._epoch:
                 seat.relieve()
@@ -179,8 +206,10 @@ class ShardLoop:
                 seat.take()
             turn = self._check(seat.turn())
             publisher.open(turn.membership, turn.saved)
+            aside = Aside(self._settings, self._shard, publisher, seat.connection)
+            aside.settle()
             capture.start(publisher.committed.position if publisher.committed else None)
-            yield capture, publisher
+            yield capture, publisher, aside
 
     def _wait_after(self, error: WindrowError) -> bool:
         """Wait before the next try; False where the epoch is over by then."""

@@ -17,19 +17,23 @@ CREATE TABLE {outbox} (
 ){by_slot};
 CREATE INDEX ON {outbox} (tx);{slots}
 
--- One row a relay: how many shards it has, who leads, and what its tasks show Kafka to be believed. The tasks of an epoch
--- may run, until those of its heir are ready to relieve them, shard by shard.
+-- One row a relay: how many shards it has and is to have, who leads, what its tasks show Kafka to be believed, and the
+-- number of the latest released dead letter. The tasks of an epoch may run, until those of its heir are ready to relieve
+-- them, shard by shard.
 CREATE TABLE {relay} (
-  name       varchar(200) PRIMARY KEY,
-  shards     integer NOT NULL CHECK (shards > 0),
-  leader     uuid,
-  epoch      uuid,
-  heir       uuid,
-  ready      integer[] NOT NULL DEFAULT '{{}}',
-  membership bytea
+  name          varchar(200) PRIMARY KEY,
+  shards        integer NOT NULL CHECK (shards > 0),
+  wanted_shards integer CHECK (wanted_shards > 0),
+  leader        uuid,
+  epoch         uuid,
+  heir          uuid,
+  ready         integer[] NOT NULL DEFAULT '{{}}',
+  membership    bytea,
+  release       bigint NOT NULL DEFAULT 0
 );
 
--- Messages that Kafka refused for good, with the reason; kept until somebody retries or discards them.
+-- Messages that Kafka refused for good, with the reason, and those that wait behind one of their key; kept until
+-- somebody discards them or releases them to be published after all, in the order of the numbers that they then get.
 CREATE TABLE {dead_letter} (
   relay         varchar(200) NOT NULL REFERENCES {relay} ON DELETE CASCADE,
   id            bigint NOT NULL,
@@ -42,9 +46,12 @@ CREATE TABLE {dead_letter} (
   partition     integer,
   timestamp     timestamptz,
   reason        text NOT NULL,
+  behind        bigint,
   refused_at    timestamptz NOT NULL DEFAULT now(),
+  release       bigint,
   PRIMARY KEY (relay, id)
 );
+CREATE INDEX ON {dead_letter} (relay, release) WHERE release IS NOT NULL;
 
 -- Each shard's position as of the last purge or the relay's end: where one starts whose positions Kafka has forgotten.
 CREATE TABLE {position} (
@@ -52,6 +59,7 @@ CREATE TABLE {position} (
   shard     integer NOT NULL,
   published bigint NOT NULL,
   position  text NOT NULL,
+  released  bigint NOT NULL,
   saved_at  timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (relay, shard)
 );

@@ -7,10 +7,11 @@ INSERT INTO {relay} (name, shards) VALUES ({name}, {shards}) ON CONFLICT (name) 
 SELECT shards FROM {relay} WHERE name = %(name)s
 
 -- name: open_epoch
--- From now on the tasks of this epoch may run, and those of any other end.
+-- From now on the tasks of this epoch may run, and those of any other end; how many shards they have and are to have.
 UPDATE {relay}
 SET epoch = %(epoch)s, heir = NULL, ready = '{{}}', membership = %(membership)s, leader = %(leader)s
 WHERE name = %(name)s
+RETURNING shards, wanted_shards
 
 -- name: name_heir
 -- Let the tasks of an heir come up, to relieve those of this epoch, which itself was an heir or the first.
@@ -34,9 +35,9 @@ UPDATE {relay}
 SET epoch = NULL, heir = NULL, ready = '{{}}', leader = NULL
 WHERE name = %(name)s AND leader = %(leader)s
 
--- name: current_epoch
--- The epoch whose task of this shard may run.
-SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END FROM {relay} WHERE name = %(relay)s
+-- name: control
+-- The epoch whose task of this shard may run, and the number of the latest released dead letter.
+SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, release FROM {relay} WHERE name = %(relay)s
 
 -- name: sit_down
 -- Take the shard's seat, unless another task still has it.
@@ -52,21 +53,24 @@ WHERE name = %(name)s
 
 -- name: turn
 -- Before a shard opens: the epoch whose task may run, its heir, their membership, and the shard's saved position.
-SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, heir, membership, published, position
+SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, heir, membership, published, position, released
 FROM {relay}
 LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s
 
 -- name: saved
 -- A shard's position as it was last saved.
-SELECT published, position FROM {position} WHERE relay = %(name)s AND shard = %(shard)s
+SELECT published, position, released FROM {position} WHERE relay = %(name)s AND shard = %(shard)s
 
 -- name: save_position
--- Keep a shard's position in the database, too.
-INSERT INTO {position} (relay, shard, published, position)
-VALUES (%(name)s, %(shard)s, %(published)s, %(position)s)
+-- Keep a shard's position in the database, too; not of a shard that there is no more.
+INSERT INTO {position} (relay, shard, published, position, released)
+SELECT name, %(shard)s, %(published)s, %(position)s, %(released)s
+FROM {relay}
+WHERE name = %(name)s AND shards > %(shard)s
+FOR SHARE
 ON CONFLICT (relay, shard) DO UPDATE
-SET published = excluded.published, position = excluded.position, saved_at = now()
+SET published = excluded.published, position = excluded.position, released = excluded.released, saved_at = now()
 WHERE {position}.published <= excluded.published
 
 -- name: tell_in_flight
@@ -79,3 +83,30 @@ SET records = excluded.records, keys = excluded.keys, told_at = now()
 -- name: in_flight
 -- What each shard has in flight, of those that told it lately.
 SELECT shard, records, keys FROM {in_flight} WHERE relay = %(name)s AND told_at > now() - %(lately)s
+-- name: want_shards
+-- Have the number of shards changed with the next epoch, which begins at once; unless it is that already.
+UPDATE {relay}
+SET wanted_shards = nullif(%(wanted)s, shards),
+    epoch = CASE WHEN shards = %(wanted)s THEN epoch END,
+    heir = CASE WHEN shards = %(wanted)s THEN heir END,
+    ready = CASE WHEN shards = %(wanted)s THEN ready ELSE '{{}}' END
+WHERE name = %(name)s
+RETURNING shards
+
+-- name: resharding
+-- Whether the epoch was ended for a change of the number of shards.
+SELECT epoch IS NULL AND wanted_shards IS NOT NULL FROM {relay} WHERE name = %(name)s
+
+-- name: switch_shards
+-- The relay has the wanted number of shards from now on, unless another epoch has begun or another number is wanted.
+UPDATE {relay}
+SET shards = wanted_shards, wanted_shards = NULL
+WHERE name = %(name)s AND epoch = %(epoch)s AND wanted_shards = %(wanted)s
+
+-- name: forget_positions
+-- Forget the saved positions of all shards.
+DELETE FROM {position} WHERE relay = %(name)s
+
+-- name: now
+-- Which database cluster this is, and which transactions are visible in it.
+SELECT system_identifier::text, pg_current_snapshot()::text FROM pg_control_system()

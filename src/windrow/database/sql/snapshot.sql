@@ -5,7 +5,7 @@ SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
 FROM pg_control_system()
 
 -- name: poll
--- In one round trip: the rows not visible in lo, the snapshot they are seen in, and the epoch whose tasks may run.
+-- In one round trip: the rows not visible in lo, the snapshot they are seen in, and what the control row says.
 -- Rows too many or too large for one page are not returned; then crowded is true.
 -- Not visible is what began after lo or was open in it: two places in the index, however old the oldest open one is.
 WITH fresh AS MATERIALIZED (
@@ -20,7 +20,8 @@ WITH fresh AS MATERIALIZED (
 ), load AS (
   SELECT count(*) > %(records)s OR coalesce(sum(size), 0) > %(bytes)s AS crowded FROM fresh
 )
-SELECT pg_current_snapshot()::text, CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, crowded, {names}
+SELECT pg_current_snapshot()::text, CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, release, crowded,
+       {names}
 FROM load
 LEFT JOIN {relay} ON name = %(relay)s
 LEFT JOIN fresh ON NOT crowded
