@@ -104,7 +104,18 @@ def test_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["init"], ["relay"], ["demo"], ["status"], ["purge"], ["dead-letters"], ["servers", "up"], ["bench", "relay"]],
+    [
+        [],
+        ["init"],
+        ["relay"],
+        ["demo"],
+        ["status"],
+        ["purge"],
+        ["repair"],
+        ["dead-letters"],
+        ["servers", "up"],
+        ["bench", "relay"],
+    ],
 )
 def test_help_teaches(command: list[str]) -> None:
     shown = windrow(*command, "--help")

@@ -16,6 +16,7 @@ from windrow.cli.demo import demo
 from windrow.cli.init import init
 from windrow.cli.purge import purge
 from windrow.cli.relay import relay
+from windrow.cli.repair import repair
 from windrow.cli.servers import servers
 from windrow.cli.status import show_status
 from windrow.errors import UserError, WindrowError
@@ -48,7 +49,7 @@ def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
     logging.getLogger("windrow").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (bench, dead_letters, demo, init, purge, relay, servers, show_status):
+for command in (bench, dead_letters, demo, init, purge, relay, repair, servers, show_status):
     windrow.add_command(command)
 
 

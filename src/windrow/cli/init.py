@@ -8,7 +8,7 @@ import click
 from windrow.cli.options import load_settings, settings_options
 from windrow.database.migrations import script
 from windrow.database.postgres import Tables
-from windrow.relay.setup import default_shards, prepare
+from windrow.relay.setup import default_shards, prepare, takeover
 
 _ANYWHERE = {"data_source": "postgresql://", "bootstrap_servers": "-"}
 
@@ -21,6 +21,9 @@ def init(config: Path | None, as_sql: bool, **options: Any) -> None:  # noqa: FB
 
     Safe to run again: what is there is left as it is, what a newer windrow needs is added. The number of shards is
     fixed with the first run.
+
+    A table of goharvest's is recognised and taken over, with the rows in it: it gets a column (tx) and an index, and
+    goharvest's applications go on writing to it.
 
     \b
     Examples:
@@ -37,6 +40,8 @@ def init(config: Path | None, as_sql: bool, **options: Any) -> None:  # noqa: FB
         )
         return
     settings = load_settings(config, **options)
+    if plan := takeover(settings):
+        click.echo(plan, err=True)
     done = prepare(settings)
     for migration in done.migrations:
         click.echo(f"applied migration {migration.version}: {migration.title}", err=True)

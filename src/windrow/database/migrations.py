@@ -10,6 +10,7 @@ from importlib.resources import files
 import psycopg
 from psycopg.sql import SQL, Composed, Literal
 
+from windrow.database.layouts import columns_of, fit
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing
@@ -36,9 +37,11 @@ def migrations() -> list[Migration]:
 
 
 def migrate(connection: Connection, tables: Tables) -> list[Migration]:
-    """Apply what is pending and return it."""
+    """Apply what is pending and return it; a table that is there already must be of a layout that windrow knows."""
     with connection.transaction():
         connection.execute(query("migration", "lock"), {"table": tables.outbox.as_string(connection)})
+        if columns := columns_of(connection, tables):
+            fit(columns, tables)
         connection.execute(tables.fill(query("migration", "create")))
         version = _version(connection, tables)
         pending = [migration for migration in migrations() if migration.version > version]

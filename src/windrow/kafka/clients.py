@@ -52,6 +52,9 @@ def create_topic(settings: Settings, topic: str, partitions: int, **config: str)
             f"topic {topic} could not be created: {error_of(exception).str()}\n"
             f"Create it with {partitions} partitions, or permit this user to do it."
         ) from exception
+    deadline = time.monotonic() + _ANSWER_WITHIN
+    while topic not in _topics(admin, settings) and time.monotonic() < deadline:  # a busy broker tells of it later
+        time.sleep(_ASK_AGAIN_AFTER)
     return True
 
 
@@ -100,6 +103,18 @@ def committed_positions(reader: Consumer, settings: Settings, shards: range) -> 
         if not (error.retriable() or error.code() in _SETTLING) or time.monotonic() >= deadline:
             raise Interrupted(f"Kafka did not tell the committed positions: {error.str()}")
         time.sleep(_ASK_AGAIN_AFTER)
+
+
+def members(settings: Settings) -> int:
+    """How many relays are in the group at present, whether they lead or stand by."""
+    group = settings.leader_group_id
+    admin = AdminClient(client_config(settings))  # kept: it takes its answers along when it goes
+    try:
+        return len(admin.describe_consumer_groups([group], request_timeout=_ANSWER_WITHIN)[group].result().members)
+    except KafkaException as exception:
+        if error_of(exception).code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return 0
+        raise KafkaUnreachable(f"group {group} could not be looked at: {error_of(exception).str()}") from exception
 
 
 def _topics(admin: AdminClient, settings: Settings) -> dict[str, int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from windrow.database.layouts import layout_of
 from windrow.database.postgres import Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.settings import Settings
@@ -71,7 +72,6 @@ class DeadLetters:
     def _execute(self, name: str, **parameters: object) -> tuple[int, Sequence[tuple[Any, ...]]]:
         tables = Tables.beside(self.settings.outbox_table)
         with interruptible(), connect(self.settings.data_source) as connection:
-            cursor = connection.execute(
-                tables.fill(query("dead_letter", name)), {"relay": self.settings.name, **parameters}
-            )
+            statement = tables.fill(query("dead_letter", name), **layout_of(connection, tables).fragments())
+            cursor = connection.execute(statement, {"relay": self.settings.name, **parameters})
             return cursor.rowcount, cursor.fetchall() if cursor.description else []

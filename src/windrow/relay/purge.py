@@ -12,7 +12,10 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import reduce
 
+from psycopg.sql import Composed
+
 from windrow.capture.position import NOTHING, Position, Snapshot
+from windrow.database.layouts import layout_of
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.settings import Settings
@@ -43,9 +46,10 @@ class Purger:
             published = published_by_all(
                 row[1:] for row in connection.execute(self._tables.fill(query("purge", "positions"))).fetchall()
             )
+            statement = self._tables.fill(query("purge", "delete"), **layout_of(connection, self._tables).fragments())
             while True:
                 began = time.monotonic()
-                deleted = self._delete(connection, published)
+                deleted = self._delete(connection, statement, published)
                 yield deleted
                 if deleted < self._settings.purge.chunk:
                     break
@@ -53,11 +57,11 @@ class Purger:
         if not self._settings.purge.retention:
             self._since = published.xmin
 
-    def _delete(self, connection: Connection, published: Snapshot) -> int:
+    def _delete(self, connection: Connection, statement: Composed, published: Snapshot) -> int:
         parameters = {
             "since": str(self._since),
             "published": str(published),
             "chunk": self._settings.purge.chunk,
             "retention": self._settings.purge.retention,
         }
-        return connection.execute(self._tables.fill(query("purge", "delete")), parameters).rowcount
+        return connection.execute(statement, parameters).rowcount

@@ -1,6 +1,6 @@
 -- The outbox: one row is one message. Rows are found by the transaction that wrote them (tx) and published in the
 -- order of their ids. Writers need INSERT on this table and SELECT on its id.
-CREATE TABLE {outbox} (
+CREATE TABLE IF NOT EXISTS {outbox} (
   id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),
   create_time   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -13,6 +13,8 @@ CREATE TABLE {outbox} (
   timestamp     timestamptz,
   CHECK (cardinality(header_keys) = cardinality(header_values))
 );
+-- A table of another system, goharvest's for instance, is taken over as it is, and rewritten once for its new column.
+ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();
 CREATE INDEX ON {outbox} (tx);
 
 -- One row a relay: how many shards it has, who leads, the epoch whose tasks may run, and what they show Kafka to be

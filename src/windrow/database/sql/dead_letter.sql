@@ -2,9 +2,10 @@
 -- Copy rows of the outbox to the dead letters; one that is there already stays as it is.
 INSERT INTO {dead_letter} (relay, id, create_time, topic, key, value, header_keys, header_values, partition, timestamp,
                            reason)
-SELECT %(relay)s, id, create_time, topic, key, value, header_keys, header_values, partition, timestamp, %(reason)s
+SELECT %(relay)s, {id}, {create_time}, {topic}, {key}, {value}, {header_keys}, {header_values}, {partition},
+       {timestamp}, %(reason)s
 FROM {outbox}
-WHERE id = ANY (%(ids)s)
+WHERE {id} = ANY (%(ids)s)
 ON CONFLICT (relay, id) DO NOTHING
 
 -- name: list
@@ -26,8 +27,8 @@ WHERE relay = %(relay)s AND id = %(id)s
 WITH taken AS (
   DELETE FROM {dead_letter} WHERE relay = %(relay)s AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s)) RETURNING *
 )
-INSERT INTO {outbox} (create_time, topic, key, value, header_keys, header_values, partition, timestamp)
-SELECT create_time, topic, key, value, header_keys, header_values, partition, timestamp FROM taken ORDER BY id
+INSERT INTO {outbox} ({written})
+SELECT {content} FROM taken ORDER BY id
 
 -- name: discard
 -- Forget dead letters.

@@ -1,7 +1,7 @@
 -- name: identity
 -- Which database cluster this is, where its transaction counter stands, and the newest transaction that wrote a row.
 SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
-       (SELECT tx::text FROM {outbox} ORDER BY tx DESC LIMIT 1)
+       (SELECT outbox.tx::text FROM {outbox} AS outbox ORDER BY outbox.tx DESC LIMIT 1)
 FROM pg_control_system()
 
 -- name: poll
@@ -25,7 +25,7 @@ ORDER BY id
 
 -- name: first
 -- The smallest id between two snapshots.
-SELECT min(id)
+SELECT min({id})
 FROM {outbox}
 WHERE tx >= pg_snapshot_xmin(%(lo)s::pg_snapshot)
   AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
@@ -39,11 +39,11 @@ FROM (
   FROM (
     SELECT {columns}, {size} AS size
     FROM {outbox}
-    WHERE id > {after}
+    WHERE {id} > {after}
       AND pg_visible_in_snapshot(tx, {hi}::pg_snapshot)
       AND NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
       AND {mine}
-    ORDER BY id
+    ORDER BY {id}
     LIMIT {records}
   ) AS next
 ) AS summed

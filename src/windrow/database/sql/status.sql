@@ -4,9 +4,9 @@ SELECT shards, leader FROM {relay} WHERE name = %(name)s
 
 -- name: backlog
 -- How many rows of a shard wait to be published, and for how long the oldest of them has.
-SELECT count(*), extract(epoch FROM now() - min(create_time))::float
+SELECT count(*), extract(epoch FROM now() - min({create_time}))::float
 FROM {outbox}
 WHERE tx >= pg_snapshot_xmin(%(lo)s::pg_snapshot)
   AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
-  AND NOT (pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot) AND id <= %(after)s)
+  AND NOT (pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot) AND {id} <= %(after)s)
   AND {mine}
