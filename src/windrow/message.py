@@ -17,6 +17,7 @@ Bytes: TypeAlias = bytes | str | None
 Headers: TypeAlias = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+VALUE_TYPE: Final = "x-value-type"
 _MAX_PARTITION: Final = 2**31 - 1
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1)  # Kafka's clients take 0 for now
 
@@ -25,8 +26,9 @@ _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1) 
 class Message:
     """One record for Kafka. Text is encoded as UTF-8; `None` as value is a tombstone, as key means no key.
 
-    Headers keep their order and may repeat. Without a partition Kafka's partitioner chooses by the key;
-    without a timestamp the broker's rules apply.
+    Headers keep their order and may repeat. `value_type` says what the value is, for instance the full name of its
+    schema; consumers get it as the header `x-value-type`, behind the others. Without a partition Kafka's partitioner
+    chooses by the key; without a timestamp the broker's rules apply.
     """
 
     topic: str
@@ -43,6 +45,7 @@ class Message:
         key: Bytes = None,
         headers: Headers = (),
         *,
+        value_type: str | None = None,
         partition: int | None = None,
         timestamp: datetime | None = None,
     ) -> None:
@@ -50,9 +53,17 @@ class Message:
         assign(self, "topic", _topic(topic))
         assign(self, "value", _bytes("value", value))
         assign(self, "key", _bytes("key", key))
-        assign(self, "headers", _headers(headers))
+        assign(self, "headers", _headers(headers) + _typed(value_type))
+        if value_type is not None and [name for name, _ in self.headers].count(VALUE_TYPE) > 1:
+            raise MessageInvalid(f"value_type: there is a header {VALUE_TYPE} as well; give one of the two")
         assign(self, "partition", _partition(partition))
         assign(self, "timestamp", _timestamp(timestamp))
+
+    @property
+    def value_type(self) -> str | None:
+        """What the value is, as its header says; None where it does not say."""
+        content = next((content for name, content in self.headers if name == VALUE_TYPE), None)
+        return None if content is None else content.decode(errors="replace")
 
 
 def _topic(topic: object) -> str:
@@ -88,6 +99,14 @@ def _header(pair: tuple[object, Bytes]) -> tuple[str, bytes | None]:
         raise MessageInvalid(f"headers: the name {name!r} is not text, or has a NUL in it")
     _bytes("header name", name)
     return name, _bytes(f"header {name!r}", content)
+
+
+def _typed(value_type: object) -> tuple[tuple[str, bytes | None], ...]:
+    if value_type is None:
+        return ()
+    if not isinstance(value_type, str) or not value_type:
+        raise MessageInvalid(f"value_type {value_type!r}: give a name, or None")
+    return ((VALUE_TYPE, _bytes("value_type", value_type)),)
 
 
 def _partition(partition: int | None) -> int | None:

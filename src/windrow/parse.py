@@ -16,8 +16,9 @@ from windrow.errors import SettingsInvalid
 T = TypeVar("T")
 Check: TypeAlias = Callable[[Any], Iterable[str]]
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)")
-_SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|[uµμ]s|ms|s|m|h|d)")
+_DURATIONS: Final = re.compile(rf"(?:{_DURATION.pattern})+")
+_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST: Final = timedelta(days=365)
 _SIZE: Final = re.compile(r"(\d{1,18})\s*([kKmMgG]?)[bB]?")
 _BYTES: Final = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
@@ -156,10 +157,10 @@ def duration(value: Any) -> timedelta:
     """A time with its unit: `500ms`, `2h`."""
     if isinstance(value, timedelta):
         return value
-    found = _DURATION.fullmatch(str(value))
-    if not found:
+    if not _DURATIONS.fullmatch(str(value)):
         raise ValueError(f"give a duration with its unit, for example 500ms, 30s or 5m{_not(value)}")
-    seconds = float(found[1]) * _SECONDS[found[2]]
+    parts = _DURATION.findall(str(value))
+    seconds = sum(float(number) * _SECONDS[unit.replace("µ", "u").replace("μ", "u")] for number, unit in parts)
     if seconds > _LONGEST.total_seconds():
         raise ValueError(f"give {_LONGEST.days}d at most{_not(value)}")
     return timedelta(seconds=seconds)

@@ -6,6 +6,7 @@ case in Python (`outbox_table`). Every mistake is reported at once, each with it
 """
 
 import dataclasses
+import logging
 import math
 import os
 import re
@@ -16,11 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from windrow.errors import SettingsInvalid
+from windrow.goharvest import adapted, unwrapped
 from windrow.parse import Check, Size, bounds, camel, out_of_bounds, read, shown, values_of, without_secrets
 from windrow.table import remedies
 
 if TYPE_CHECKING:
     import yaml
+
+log = logging.getLogger(__name__)
 
 _PREFIX: Final = "WINDROW_"
 _POLICIES: Final = ("dead-letter", "block-key", "stop")
@@ -83,11 +87,11 @@ class Limits:
         bounds(1, 200_000, "1 to 200000"),
         default=None,
     )
-    min_poll_interval: timedelta = _field(
-        "pause between two looks at the outbox while messages flow", _POSITIVE, default=timedelta(milliseconds=2)
+    mark_backoff: timedelta = _field(
+        "pause after a look at the outbox that found nothing", _POSITIVE, default=timedelta(milliseconds=2)
     )
-    max_poll_interval: timedelta = _field(
-        "the same while the outbox is idle", _POSITIVE, default=timedelta(milliseconds=60)
+    max_mark_backoff: timedelta = _field(
+        "what that pause grows to while the outbox is idle", _POSITIVE, default=timedelta(milliseconds=60)
     )
     heartbeat_timeout: timedelta = _field(
         "how long a leader goes on that does not hear itself", _POSITIVE, default=timedelta(seconds=5)
@@ -119,10 +123,7 @@ class Limits:
         return self.max_in_flight_records != 1
 
     def __post_init__(self) -> None:
-        mistakes = [*out_of_bounds(Limits, values_of(self), "limits.")]
-        if self.min_poll_interval > self.max_poll_interval:
-            mistakes.append("limits.minPollInterval: give no more than limits.maxPollInterval")
-        if mistakes:
+        if mistakes := [*out_of_bounds(Limits, values_of(self), "limits.")]:
             raise SettingsInvalid(mistakes)
 
 
@@ -158,7 +159,11 @@ class Settings:
         "give the brokers, for example bootstrap.servers: host:9092, or set WINDROW_KAFKA_BOOTSTRAP_SERVERS",
     )
     producer_kafka_config: Mapping[str, str] = _field("further settings of the producers", _kafka, default_factory=dict)
-    name: str = _field("the relay's name; one relay at a time publishes under it", _named, default="windrow")
+    name: str = _field(
+        "the relay's name; one relay at a time publishes under it; without it leaderGroupID, or windrow",
+        _named,
+        default="",
+    )
     outbox_table: str = _field("the outbox, as table or schema.table", remedies, default="outbox")
     poison: str = _field(
         "what becomes of a message that Kafka refuses for good: dead-letter keeps it in a table, block-key also what"
@@ -183,6 +188,8 @@ class Settings:
     purge: Purge = _field("what becomes of published rows", default_factory=Purge)
 
     def __post_init__(self) -> None:
+        # The group is what keeps goharvest's relays apart, which have no name in common: so it names ours.
+        object.__setattr__(self, "name", self.name or self.leader_group_id or "windrow")
         derived = {
             "source": self.name,
             "leader_topic": f"windrow.{self.name}.leader",
@@ -197,9 +204,12 @@ class Settings:
     @classmethod
     def load(cls, file: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
         """Settings from a YAML file, then the environment, then those keyword arguments that are not None."""
-        given = _from_file(file) if file else {}
+        given = unwrapped(_from_file(file)) if file else {}
         _merge(given, _from_environment(os.environ if environment is None else environment))
         _merge(given, {camel(name): value for name, value in overrides.items() if value is not None})
+        given, warnings = adapted(given)
+        for warning in warnings:
+            log.warning("%s", without_secrets(warning))
         return read(cls, given)
 
     def __str__(self) -> str:
@@ -245,8 +255,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         name = variable.removeprefix(_PREFIX).lower()
         if camel(name) in plain:
             given[camel(name)] = value
-        elif name.startswith("kafka_"):
-            given.setdefault("baseKafkaConfig", {})[name.removeprefix("kafka_").replace("_", ".")] = value
+        elif name.startswith(("kafka_", "producer_kafka_")):
+            section = "producerKafkaConfig" if name.startswith("producer_") else "baseKafkaConfig"
+            given.setdefault(section, {})[name.partition("kafka_")[2].replace("_", ".")] = value
         elif name.startswith(("limits_", "purge_")):
             section, _, key = name.partition("_")
             given.setdefault(section, {})[camel(key)] = value

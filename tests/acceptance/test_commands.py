@@ -117,6 +117,7 @@ def test_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ["doctor"],
         ["status"],
         ["purge"],
+        ["repair"],
         ["republish"],
         ["reshard"],
         ["dead-letters"],

@@ -64,8 +64,14 @@ def test_headers_keep_their_order_repeats_and_bytes(pipeline: Pipeline) -> None:
 
 def test_message_says_where_it_comes_from(make_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = make_pipeline(source="billing")
-    headers = relayed(pipeline, pipeline.message("value", headers={"own": "1"}))
-    assert headers == [("own", b"1"), ("x-sequence", b"1"), ("x-source", b"billing")]
+    own = [("b", "1"), ("x-source", "the application's"), ("a", "2"), ("b", "3")]
+    headers = relayed(pipeline, pipeline.message("value", headers=own, value_type="shop.v1.Order"))
+    assert headers == [
+        *((name, content.encode()) for name, content in own),
+        ("x-value-type", b"shop.v1.Order"),
+        ("x-sequence", b"1"),
+        ("x-source", b"billing"),
+    ]
 
 
 def test_partition_and_timestamp_are_those_given(make_pipeline: Callable[..., Pipeline]) -> None:

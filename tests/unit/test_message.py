@@ -43,6 +43,19 @@ def test_a_mapping_of_headers_is_taken_as_it_stands(headers: dict[str, bytes]) -
     assert Message("orders", headers=headers).headers == tuple(headers.items())
 
 
+def test_the_type_of_the_value_is_a_header_behind_the_others() -> None:
+    message = Message("orders", "{}", headers={"tenant": "a"}, value_type="shop.v1.Größe")
+    assert message.headers == (("tenant", b"a"), ("x-value-type", "shop.v1.Größe".encode()))
+    assert message.value_type == "shop.v1.Größe"
+    assert Message("orders").value_type is None
+
+
+def test_an_application_may_give_the_header_of_the_type_itself_and_where_it_likes() -> None:
+    headers = (("x-value-type", b"shop.v1.Order"), ("tenant", b"a"))
+    message = Message("orders", headers=headers)
+    assert (message.headers, message.value_type) == (headers, "shop.v1.Order")
+
+
 def test_equal_messages_are_equal_and_survive_pickling() -> None:
     message = Message("orders", "v", "k", {"h": "1"}, partition=3, timestamp=datetime(2026, 1, 2, tzinfo=UTC))
     assert message == Message("orders", b"v", b"k", [("h", b"1")], partition=3, timestamp=message.timestamp)
@@ -78,6 +91,10 @@ def test_topics_that_kafka_refuses_are_refused(topic: Any) -> None:
         ("headers", {"headers": [7]}),
         ("headers", {"headers": None}),
         ("headers", {"headers": 7}),
+        ("value_type", {"value_type": ""}),
+        ("value_type", {"value_type": b"shop.v1.Order"}),
+        ("value_type", {"value_type": "\ud800"}),
+        ("value_type", {"value_type": "a", "headers": {"x-value-type": "b"}}),
         ("partition", {"partition": -1}),
         ("partition", {"partition": 2**31}),
         ("partition", {"partition": True}),

@@ -29,6 +29,10 @@ def test_polling_is_eager_while_messages_flow_and_slow_after_a_second() -> None:
     assert poll_delay(1, _SHORT, _LONG) == 0.05
 
 
+def test_the_shortest_wait_holds_where_it_is_longer_than_the_longest() -> None:
+    assert poll_delay(0, _LONG, _SHORT) == poll_delay(100, _LONG, _SHORT) == 0.05
+
+
 def test_back_off_doubles_up_to_half_a_minute() -> None:
     waits = [backoff(failures, timedelta(milliseconds=500)) for failures in range(1, 10)]
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]

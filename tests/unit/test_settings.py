@@ -51,7 +51,7 @@ spark:
 limits:
   pageRecords: 500
   pageBytes: 2MB
-  maxPollInterval: 0.1s
+  maxMarkBackoff: 0.1s
 """)
     return path
 
@@ -68,7 +68,7 @@ def test_everything_in_a_file_arrives_typed(file: Path) -> None:
         shards=4,
         epoch=timedelta(seconds=90),
         spark={"master": "local[2]"},
-        limits=Limits(page_records=500, page_bytes=Size(2_000_000), max_poll_interval=timedelta(milliseconds=100)),
+        limits=Limits(page_records=500, page_bytes=Size(2_000_000), max_mark_backoff=timedelta(milliseconds=100)),
     )
 
 
@@ -81,6 +81,7 @@ def test_environment_gives_every_plain_setting_kafkas_own_and_limits() -> None:
             "WINDROW_EPOCH": "2m",
             "WINDROW_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092",
             "WINDROW_KAFKA_SASL_PASSWORD": "hush",
+            "WINDROW_PRODUCER_KAFKA_COMPRESSION_TYPE": "lz4",
             "WINDROW_LIMITS_PAGE_RECORDS": "7",
             "WINDROW_LIMITS_PAGE_BYTES": "16kB",
             "WINDROW_CACHE": "/elsewhere",
@@ -89,6 +90,7 @@ def test_environment_gives_every_plain_setting_kafkas_own_and_limits() -> None:
     )
     assert (settings.name, settings.shards, settings.epoch) == ("shop", 2, timedelta(minutes=2))
     assert settings.base_kafka_config == {"bootstrap.servers": "kafka:9092", "sasl.password": "hush"}
+    assert settings.producer_kafka_config == {"compression.type": "lz4"}
     assert (settings.limits.page_records, settings.limits.page_bytes) == (7, 16_000)
 
 
@@ -123,6 +125,12 @@ def test_names_that_are_not_given_follow_the_relays_name() -> None:
     )
 
 
+def test_the_group_names_a_relay_that_has_no_name() -> None:
+    settings = load(leader_group_id="billing-api")
+    assert (settings.name, settings.position_topic) == ("billing-api", "windrow.billing-api.positions")
+    assert load().name == "windrow"
+
+
 @pytest.mark.parametrize(
     ("name", "key"), [("name", "name"), ("outbox_table", "outboxTable"), ("leader_group_id", "leaderGroupID")]
 )
@@ -137,11 +145,22 @@ def test_a_setting_has_one_name_in_each_place(name: str, key: str, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("250us", 0.00025), ("500ms", 0.5), ("30s", 30), ("1.5m", 90), ("2 h", 7200), ("1d", 86400)],
+    [
+        ("250us", 0.00025),
+        ("250µs", 0.00025),
+        ("7000ns", 0.000007),
+        ("500ms", 0.5),
+        ("30s", 30),
+        (".5s", 0.5),
+        ("1.5m", 90),
+        ("1m30s", 90),
+        ("1h2m3s4ms", 3723.004),
+        ("2 h", 7200),
+        ("1d", 86400),
+    ],
 )
 def test_durations_have_units(text: str, seconds: float) -> None:
-    limits = load(limits={"maxPollInterval": text, "minPollInterval": "1us"}).limits
-    assert limits.max_poll_interval == timedelta(seconds=seconds)
+    assert load(limits={"maxMarkBackoff": text}).limits.max_mark_backoff == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -175,11 +194,7 @@ def test_sizes_may_have_units(value: Any, size: int) -> None:
         ),
         ({"limits": {"pageBytes": 0}}, "limits.pageBytes: give 1 or more, not 0"),
         ({"limits": {"pageRecords": 0}}, "limits.pageRecords: give 1 to 100000, not 0"),
-        (
-            {"limits": {"minPollInterval": "1s"}},
-            "limits.minPollInterval: give no more than limits.maxPollInterval",
-        ),
-        ({"limits": {"minPollInterval": "0s"}}, "limits.minPollInterval: give more than 0, not 0:00:00"),
+        ({"limits": {"markBackoff": "0s"}}, "limits.markBackoff: give more than 0, not 0:00:00"),
         ({"limits": {"ioErrorBackoff": "0s"}}, "limits.ioErrorBackoff: give more than 0, not 0:00:00"),
         ({"limits": {"pageRecords": None}}, "limits.pageRecords: give a value, or leave it out"),
         ({"epoch": "9999999999d"}, "epoch: give 365d at most, not '9999999999d'"),
@@ -280,7 +295,7 @@ def test_every_value_out_of_bounds_is_told_at_once() -> None:
 
 def test_mistakes_of_every_kind_are_told_at_once() -> None:
     assert len(mistakes_of(shard=3, shards=0)) == 2
-    limits = {"pageRecord": 3, "pageRecords": 0, "minPollInterval": "soon"}
+    limits = {"pageRecord": 3, "pageRecords": 0, "markBackoff": "soon"}
     kafka = {"group.id": "mine"}
     assert len(mistakes_of(limits=limits, epoch=7, name="a b", base_kafka_config=kafka, outbox_table="%")) == 8
 

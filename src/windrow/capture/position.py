@@ -25,6 +25,10 @@ from windrow.errors import PositionForeign
 _PACKED: Final = "~"
 _PLAIN_ENOUGH: Final = 200
 _FORMAT: Final = 1
+REMEDY: Final = (
+    'Make dataSource and name belong together again. After a restore or a move on purpose, "windrow repair" shows what'
+    " is to be done, and does it."
+)
 MAX_SNAPSHOT: Final = 1_900
 """Characters that a packed snapshot may have, so that a position stays below Kafka's 4,096 bytes of metadata."""
 
@@ -126,4 +130,29 @@ class Position:
             hi = Snapshot.unpack(form["hi"]) if "hi" in form else None
             return cls(form["db"], Snapshot.unpack(form["lo"]), hi, form.get("after", 0))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error) as error:
-            raise PositionForeign(f"the committed position {text[:80]!r} is not one of windrow's") from error
+            raise PositionForeign(f"the committed position {text[:80]!r} is not one of windrow's\n{REMEDY}") from error
+
+
+def objection(position: Position, database: str, horizon: int) -> str | None:
+    """Why nobody can go on from a position in this database cluster, whose next transaction is `horizon`."""
+    if position.database != database:
+        return (
+            f"the committed position belongs to database cluster {position.database}, this one is {database}"
+            " (a restored dump, or another server)"
+        )
+    if max(position.lo.xmax, position.hi.xmax if position.hi else 0) > horizon:
+        return (
+            f"the committed position is ahead of the database, which stands at transaction {horizon}"
+            ": it was set back to an earlier state"
+        )
+    return None
+
+
+def objection_to_rows(newest: int | None, horizon: int) -> str | None:
+    """Why rows cannot be read in this cluster, the newest of which this transaction wrote."""
+    if newest is None or newest < horizon:
+        return None
+    return (
+        f"the outbox has rows of transaction {newest}, which this cluster has not reached yet ({horizon})"
+        ": they were restored or copied from another one"
+    )

@@ -9,9 +9,10 @@ import hashlib
 
 from psycopg.sql import SQL, Composable, Literal
 
+from windrow.database.layouts import OWN, Layout
 from windrow.record import Shard
 
-_HASH = "sha256(coalesce(key, convert_to(topic, 'UTF8')))"
+_HASH = SQL("sha256(coalesce({key}, convert_to({topic}, 'UTF8')))")
 
 
 def shard_of(key: bytes | None, topic: str, shards: int) -> int:
@@ -20,10 +21,10 @@ def shard_of(key: bytes | None, topic: str, shards: int) -> int:
     return int.from_bytes(digest[:2], "big") % shards
 
 
-def predicate(shard: Shard) -> Composable:
+def predicate(shard: Shard, layout: Layout = OWN) -> Composable:
     """An SQL condition that holds for the rows of one shard."""
     if shard.count == 1:
         return SQL("true")
     return SQL("mod((get_byte({hash}, 0) << 8) | get_byte({hash}, 1), {shards}) = {shard}").format(
-        hash=SQL(_HASH), shards=Literal(shard.count), shard=Literal(shard.index)
+        hash=_HASH.format(**layout.fragments()), shards=Literal(shard.count), shard=Literal(shard.index)
     )

@@ -18,9 +18,18 @@ from uuid import UUID
 import adbc_driver_postgresql.dbapi as adbc
 from psycopg.sql import SQL, Composable, Composed, Literal
 
-from windrow.capture.position import MAX_SNAPSHOT, NOTHING, Position, Snapshot
+from windrow.capture.position import (
+    MAX_SNAPSHOT,
+    NOTHING,
+    REMEDY,
+    Position,
+    Snapshot,
+    objection,
+    objection_to_rows,
+)
 from windrow.capture.protocol import Page
 from windrow.capture.shards import predicate
+from windrow.database.layouts import Layout, layout_of
 from windrow.database.postgres import PLANS, Tables, connect, connection_string, interruptible
 from windrow.database.queries import query
 from windrow.errors import Interrupted, PositionForeign
@@ -28,11 +37,6 @@ from windrow.record import Record, Shard
 from windrow.settings import Settings
 
 _SESSION: Final = (*PLANS, "SET default_transaction_read_only = on")
-_COLUMNS: Final = {
-    **{name: name for name in Record._fields},
-    "timestamp": "(extract(epoch FROM timestamp) * 1000)::bigint AS timestamp",
-}
-_SIZE: Final = "coalesce(octet_length(value), 0) + coalesce(octet_length(key), 0) + pg_column_size(header_values)"
 
 
 class _Control(NamedTuple):
@@ -54,14 +58,15 @@ class SnapshotCapture:
         self._limits = settings.limits
         self._me = {"relay": settings.name, "shard": shard.index}
         self._target = Position.decode(target).lo if target else None
-        self._fragments: dict[str, Composable] = {
-            "columns": SQL(", ".join(_COLUMNS.values())),
-            "names": SQL(", ".join(_COLUMNS)),
-            "size": SQL(_SIZE),
-            "mine": predicate(shard),
-        }
         self._connection = connect(self._source)
         with interruptible(), self._closed_on_error():
+            layout = layout_of(self._connection, self._tables)
+            self._fragments: dict[str, Composable] = {
+                **layout.fragments(),
+                "columns": SQL(", ".join(_selected(layout))),
+                "names": SQL(", ".join(Record._fields)),
+                "mine": predicate(shard, layout),
+            }
             for setting in _SESSION:
                 self._connection.execute(setting)
         self._position = Position("")
@@ -93,21 +98,9 @@ class SnapshotCapture:
     def _checked(self, committed: str | None) -> Position:
         database, horizon, foreign = self._row("identity") or ("", "0", None)
         position = Position.decode(committed) if committed else Position(database)
-        if position.database != database:
-            raise PositionForeign(
-                f"the committed position belongs to database cluster {position.database}, this one is {database}"
-                " (a restored dump, or another server)"
-            )
-        if foreign:
-            raise PositionForeign(
-                f"the outbox has rows of transaction {foreign}, which this cluster has not reached yet ({horizon})"
-                ": they were restored or copied from another one"
-            )
-        if max(position.lo.xmax, position.hi.xmax if position.hi else 0) > int(horizon):
-            raise PositionForeign(
-                f"the committed position is ahead of the database, which stands at transaction {horizon}"
-                ": it was set back to an earlier state"
-            )
+        why = objection(position, database, int(horizon)) or objection_to_rows(foreign and int(foreign), int(horizon))
+        if why:
+            raise PositionForeign(f"{why}\n{REMEDY}")
         return position
 
     def _poll(self) -> Page:
@@ -178,7 +171,8 @@ class SnapshotCapture:
         return _Control(*row) if row else _Control(None, 0)
 
     def _row(self, name: str, **parameters: Any) -> tuple[Any, ...] | None:
-        return self._connection.execute(self._tables.fill(query("snapshot", name)), parameters).fetchone()
+        statement = self._tables.fill(query("snapshot", name), **self._fragments)
+        return self._connection.execute(statement, parameters).fetchone()
 
     @cached_property
     def _poll_query(self) -> Composed:
@@ -204,3 +198,13 @@ class SnapshotCapture:
             for setting in _SESSION:
                 cursor.execute(setting)
         return connection
+
+
+def _selected(layout: Layout) -> Iterator[str]:
+    """A record's fields, as a SELECT has them."""
+    for name in Record._fields:
+        expression = getattr(layout.columns, name)
+        if name == "timestamp":
+            yield f"(extract(epoch FROM {expression}) * 1000)::bigint AS timestamp"
+        else:
+            yield name if expression == name else f"{expression} AS {name}"

@@ -18,6 +18,7 @@ from windrow.cli.init import init
 from windrow.cli.pump import pump
 from windrow.cli.purge import purge
 from windrow.cli.relay import relay
+from windrow.cli.repair import repair
 from windrow.cli.republish import republish
 from windrow.cli.reshard import reshard
 from windrow.cli.servers import servers
@@ -53,7 +54,21 @@ def windrow(debug: bool) -> None:  # noqa: FBT001 - a flag
     logging.getLogger("windrow").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (bench, dead_letters, demo, doctor, init, pump, purge, relay, republish, reshard, servers, show_status):
+for command in (
+    bench,
+    dead_letters,
+    demo,
+    doctor,
+    init,
+    pump,
+    purge,
+    relay,
+    repair,
+    republish,
+    reshard,
+    servers,
+    show_status,
+):
     windrow.add_command(command)
 
 

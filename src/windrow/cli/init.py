@@ -8,7 +8,7 @@ import click
 from windrow.cli.options import load_settings, settings_options
 from windrow.database.migrations import script
 from windrow.database.postgres import Tables
-from windrow.relay.setup import STORAGES, Storage, default_shards, prepare, wanted_ring
+from windrow.relay.setup import STORAGES, Storage, default_shards, prepare, takeover, wanted_ring
 
 _ANYWHERE = {"data_source": "postgresql://", "bootstrap_servers": "-"}
 
@@ -30,6 +30,9 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
     Safe to run again: what is there is left as it is, what a newer windrow needs is added. The number of shards and the
     storage are fixed with the first run.
 
+    A table of goharvest's is recognised and taken over, with the rows in it: it gets a column (tx) and an index, and
+    goharvest's applications go on writing to it.
+
     \b
     Examples:
       windrow init --config relay.yaml
@@ -45,6 +48,8 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
         click.echo(script(Tables.beside(settings.outbox_table), settings.name, shards, ring), nl=False)
         return
     settings = load_settings(config, **options)
+    if plan := takeover(settings):
+        click.echo(plan, err=True)
     done = prepare(settings, storage)
     for migration in done.migrations:
         click.echo(f"applied migration {migration.version}: {migration.title}", err=True)

@@ -27,7 +27,7 @@ def settings_options(command: F) -> F:
             "--bootstrap-servers",
             help="Kafka's brokers, as host:port,…  [env var: WINDROW_KAFKA_BOOTSTRAP_SERVERS]",
         ),
-        click.option("--name", help="The relay's name.  [env var: WINDROW_NAME; default: windrow]"),
+        click.option("--name", help="The relay's name.  [env var: WINDROW_NAME; default: leaderGroupID, or windrow]"),
         click.option("--outbox-table", help="The outbox.  [env var: WINDROW_OUTBOX_TABLE; default: outbox]"),
         click.option("--shards", type=int, help="Parallel shards.  [env var: WINDROW_SHARDS; default: free cores]"),
     ]

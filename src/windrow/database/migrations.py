@@ -10,6 +10,7 @@ from importlib.resources import files
 import psycopg
 from psycopg.sql import SQL, Composed, Literal
 
+from windrow.database.layouts import columns_of, fit
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.database.ring import Ring, columns
@@ -37,9 +38,15 @@ def migrations() -> list[Migration]:
 
 
 def migrate(connection: Connection, tables: Tables, ring: Ring | None = None) -> list[Migration]:
-    """Apply what is pending and return it; a new outbox is made as this ring, or as a plain table."""
+    """Apply what is pending and return it.
+
+    A new outbox is made as this ring, or as a plain table; one that is there must be of a layout that windrow knows.
+    """
     with connection.transaction():
         connection.execute(query("migration", "lock"), {"table": tables.outbox.as_string(connection)})
+        if there := columns_of(connection, tables):
+            fit(there, tables)
+            ring = None
         connection.execute(tables.fill(query("migration", "create")))
         version = _version(connection, tables)
         pending = [migration for migration in migrations() if migration.version > version]

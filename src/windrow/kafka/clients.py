@@ -120,6 +120,18 @@ def committed_positions(reader: Consumer, settings: Settings, shards: range) -> 
         time.sleep(_ASK_AGAIN_AFTER)
 
 
+def members(settings: Settings) -> int:
+    """How many relays are in the group at present, whether they lead or stand by."""
+    group = settings.leader_group_id
+    admin = AdminClient(client_config(settings))  # kept: it takes its answers along when it goes
+    try:
+        return len(admin.describe_consumer_groups([group], request_timeout=_ANSWER_WITHIN)[group].result().members)
+    except KafkaException as exception:
+        if error_of(exception).code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return 0
+        raise KafkaUnreachable(f"group {group} could not be looked at: {error_of(exception).str()}") from exception
+
+
 def _topics(admin: AdminClient, settings: Settings) -> dict[str, int]:
     """All topics and how many partitions they have."""
     try:

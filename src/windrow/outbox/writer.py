@@ -18,7 +18,8 @@ _COLUMNS: Final = "topic, key, value, header_keys, header_values, partition, tim
 class Outbox:
     """An outbox table that messages are written to.
 
-    `table` may name a schema: `billing.outbox`. The table is made by `windrow init`.
+    `table` may name a schema: `billing.outbox`. The table is made by `windrow init`. One of another system's layout
+    is not written to from here: those who write to it have their own way of doing so.
     """
 
     def __init__(self, table: str = "outbox") -> None:

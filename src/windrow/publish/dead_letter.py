@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from psycopg import Cursor
 from psycopg.sql import Composable
 
+from windrow.database.layouts import layout_of
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing
@@ -80,7 +81,10 @@ class LetterTable:
 
     def _run(self, name: str, mine: Composable | None, parameters: dict[str, object]) -> Cursor[tuple[Any, ...]]:
         fragments = {} if mine is None else {"mine": mine}
-        statement = Tables.beside(self.settings.outbox_table).fill(query("dead_letter", name), **fragments)
+        tables = Tables.beside(self.settings.outbox_table)
+        if name == "bury":
+            fragments |= layout_of(self.connection, tables).fragments()
+        statement = tables.fill(query("dead_letter", name), **fragments)
         return self.connection.execute(statement, {"relay": self.settings.name, **parameters})
 
 

@@ -10,7 +10,10 @@ their retention, are not visible in it.
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from psycopg.sql import Composable
+
 from windrow.capture.position import NOTHING, Snapshot
+from windrow.database.layouts import layout_of
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.settings import Purge
@@ -44,10 +47,12 @@ class Deletion:
     def __init__(self, settings: Purge, tables: Tables) -> None:
         self._settings, self._tables = settings, tables
         self._done = NOTHING
+        self._fragments: dict[str, Composable] = {}
 
     def steps(self, connection: Connection, published: Snapshot) -> Iterator[int]:
         """Delete chunk by chunk; yields the number of rows of each."""
         chunks = 1
+        self._fragments = layout_of(connection, self._tables).fragments()
         while True:
             look = self._look(connection, published, chunks)
             for places in look.places:
@@ -76,5 +81,6 @@ class Deletion:
 
     def _execute(self, connection: Connection, name: str, **parameters: object) -> Any:
         return connection.execute(
-            self._tables.fill(query("purge", name)), {"retention": self._settings.retention, **parameters}
+            self._tables.fill(query("purge", name), **self._fragments),
+            {"retention": self._settings.retention, **parameters},
         )

@@ -8,8 +8,11 @@ _LONGEST_BACKOFF: Final = 30.0
 
 
 def poll_delay(idle: float, shortest: timedelta, longest: timedelta) -> float:
-    """Seconds until the next look, `idle` seconds after the last message: a twentieth of that, within bounds."""
-    return min(max(idle / _EAGERNESS, shortest.total_seconds()), longest.total_seconds())
+    """Seconds until the next look, `idle` seconds after the last message: a twentieth of that, within bounds.
+
+    `shortest` holds also where it is the longer one of the two.
+    """
+    return max(min(idle / _EAGERNESS, longest.total_seconds()), shortest.total_seconds())
 
 
 def backoff(failures: int, first: timedelta) -> float:

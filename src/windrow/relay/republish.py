@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from windrow.database.layouts import layout_of
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
@@ -71,17 +72,19 @@ def find(settings: Settings, selection: Selection) -> Found:
         check(connection, tables)
         published = str(saved_as_published(connection, tables))
         rows = connection.execute(
-            tables.fill(query("republish", "found")), _parameters(selection, published)
+            tables.fill(query("republish", "found"), **layout_of(connection, tables).fragments()),
+            _parameters(selection, published),
         ).fetchall()
     return Found(selection, published, [OfTopic(*row) for row in rows])
 
 
 def republish(settings: Settings, found: Found) -> Iterator[Written]:
     """Write what was found to the outbox anew, chunk by chunk."""
-    statement = Tables.beside(settings.outbox_table).fill(query("republish", "write"))
+    tables = Tables.beside(settings.outbox_table)
     first = min((each.first_id for each in found.topics), default=1)
     last = max((each.last_id for each in found.topics), default=0)
     with interruptible(), _connected(settings) as connection:
+        statement = tables.fill(query("republish", "write"), **layout_of(connection, tables).fragments())
         while first <= last:
             parameters = {"first": first, "last": last, "chunk": _CHUNK}
             row = connection.execute(

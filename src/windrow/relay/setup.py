@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from windrow.database.layouts import TX, columns_of, fit
 from windrow.database.migrations import Migration, migrate
 from windrow.database.postgres import connect
 from windrow.database.ring import Ring, ring_of
@@ -29,6 +30,20 @@ class Prepared:
 def default_shards() -> int:
     """A shard for every core but one, which the rest of the world needs; eight at most."""
     return min(max(len(os.sched_getaffinity(0)) - 1, 1), 8)
+
+
+def takeover(settings: Settings) -> str | None:
+    """What `prepare` is going to do to a table that is there already; None where it leaves it as it is."""
+    tables = Registry(settings).tables
+    with connect(settings.data_source) as connection:
+        columns = columns_of(connection, tables)
+    if not columns or TX in columns:
+        return None
+    return (
+        f"{settings.outbox_table} is there, a table of {fit(columns, tables).name} layout. It is taken over with its"
+        f" rows: it gets a column {TX} (the writing transaction), for which it is rewritten once, and an index on it;"
+        " writers wait meanwhile. Its other columns and those who write to it stay as they are."
+    )
 
 
 def wanted_ring(settings: Settings, storage: Storage | None) -> Ring | None:

@@ -107,7 +107,7 @@ class ShardLoop:
                 elif not page.more:
                     self._commit_idle(publisher, page)
                     idle = time.monotonic() - last_message
-                    time.sleep(poll_delay(idle, limits.min_poll_interval, limits.max_poll_interval))
+                    time.sleep(poll_delay(idle, limits.mark_backoff, limits.max_mark_backoff))
                 page = following.result() if following else self._next(capture)
 
     def _release(self, seat: Seat, publisher: TransactionalPublisher, aside: Aside, latest: int) -> None:

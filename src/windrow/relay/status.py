@@ -6,6 +6,7 @@ from uuid import UUID
 
 from windrow.capture.position import NOTHING, Position
 from windrow.capture.shards import predicate
+from windrow.database.layouts import Layout, layout_of
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
@@ -68,20 +69,25 @@ def status(settings: Settings) -> Status:
         shards, leader = row
         with closing(position_reader(settings)) as reader:
             committed = committed_positions(reader, settings, range(shards))
-        flights = Registry(settings).in_flight(connection)
+        flights, layout = Registry(settings).in_flight(connection), layout_of(connection, tables)
         each = [
-            _shard(connection, tables, Shard(index, shards), committed.get(index), flights.get(index, Flight()))
+            _shard(connection, tables, layout, Shard(index, shards), committed.get(index), flights.get(index, Flight()))
             for index in range(shards)
         ]
     return Status(settings.name, leader, each)
 
 
-def _shard(
-    connection: Connection, tables: Tables, shard: Shard, committed: Committed | None, flight: Flight
+def _shard(  # noqa: PLR0913, PLR0917 - all that makes a shard
+    connection: Connection,
+    tables: Tables,
+    layout: Layout,
+    shard: Shard,
+    committed: Committed | None,
+    flight: Flight,
 ) -> ShardStatus:
     position = Position.decode(committed.position) if committed else Position("")
     parameters = {"lo": str(position.lo), "hi": str(position.hi or NOTHING), "after": position.after}
-    statement = tables.fill(query("status", "backlog"), mine=predicate(shard))
+    statement = tables.fill(query("status", "backlog"), mine=predicate(shard, layout), **layout.fragments())
     row = connection.execute(statement, parameters).fetchone()
     backlog, oldest = row or (0, None)
     published = committed.published if committed else 0

@@ -1,7 +1,7 @@
 -- The outbox: one row is one message. Rows are found by the transaction that wrote them (tx) and published in the
 -- order of their ids. Writers need INSERT on this table and SELECT on its id. Partitioned, it is a ring of slots, which
 -- rows enter by the clock and which are emptied whole.
-CREATE TABLE {outbox} (
+CREATE TABLE IF NOT EXISTS {outbox} (
   id            bigint GENERATED ALWAYS AS IDENTITY,
   tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),
   create_time   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -15,6 +15,8 @@ CREATE TABLE {outbox} (
   PRIMARY KEY (id{and_slot}),
   CHECK (cardinality(header_keys) = cardinality(header_values))
 ){by_slot};
+-- A table of another system, goharvest's for instance, is taken over as it is, and rewritten once for its new column.
+ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();
 CREATE INDEX ON {outbox} (tx);{slots}
 
 -- One row a relay: how many shards it has and is to have, who leads, what its tasks show Kafka to be believed, and the

@@ -2,10 +2,10 @@
 -- Copy rows of the outbox to the dead letters, refused or behind a refused one; one that is there stays as it is.
 INSERT INTO {dead_letter} (relay, id, create_time, topic, key, value, header_keys, header_values, partition, timestamp,
                            reason, behind)
-SELECT %(relay)s, id, create_time, topic, key, value, header_keys, header_values, partition, timestamp,
-       coalesce('waits behind id ' || aside.behind, %(reason)s), aside.behind
+SELECT %(relay)s, {id}, {create_time}, {topic}, {key}, {value}, {header_keys}, {header_values}, {partition},
+       {timestamp}, coalesce('waits behind id ' || aside.behind, %(reason)s), aside.behind
 FROM {outbox}
-JOIN unnest(%(ids)s::bigint[], %(behind)s::bigint[]) AS aside (letter, behind) ON aside.letter = id
+JOIN unnest(%(ids)s::bigint[], %(behind)s::bigint[]) AS aside (letter, behind) ON aside.letter = {id}
 ON CONFLICT (relay, id) DO NOTHING
 
 -- name: list

@@ -1,6 +1,8 @@
 -- name: positions
--- Of every relay that reads this outbox: how many shards it has, and the positions that were saved of them.
-SELECT name, shards, array_remove(array_agg(position), NULL)
+-- Of every relay that reads this outbox: how many shards it has, and the positions that were saved of them in this
+-- cluster; those of another one would be read wrong.
+SELECT name, shards, coalesce(array_agg(position) FILTER (WHERE position::json ->> 'db' = (
+  SELECT system_identifier::text FROM pg_control_system())), '{{}}')
 FROM {relay}
 LEFT JOIN {position} ON relay = name
 GROUP BY name, shards
@@ -10,7 +12,7 @@ GROUP BY name, shards
 -- transactions of those within their retention, and how many were looked at in each of two places of the index.
 WITH published AS (
   (
-    SELECT ctid AS place, tx, create_time, false AS late
+    SELECT ctid AS place, tx, {create_time} AS create_time, false AS late
     FROM {outbox}
     WHERE tx >= pg_snapshot_xmax(%(done)s::pg_snapshot)
       AND tx < pg_snapshot_xmax(%(published)s::pg_snapshot)
@@ -20,7 +22,7 @@ WITH published AS (
   )
   UNION ALL
   (
-    SELECT ctid, tx, create_time, true
+    SELECT ctid, tx, {create_time}, true
     FROM {outbox}
     WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(done)s::pg_snapshot)))
       AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
@@ -40,4 +42,4 @@ GROUP BY bundle
 DELETE FROM {outbox}
 WHERE ctid = ANY (%(places)s::tid[])
   AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
-  AND create_time <= now() - %(retention)s
+  AND {create_time} <= now() - %(retention)s

@@ -1,36 +1,37 @@
 -- name: found
 -- Of the published rows that are still kept and chosen: how many there are for each topic, from where to where.
-SELECT topic, count(*), min(id), max(id), min(create_time), max(create_time)
+SELECT {topic} AS topic, count(*), min({id}), max({id}), min({create_time}), max({create_time})
 FROM {outbox}
 WHERE pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
   AND (%(lows)s::bigint[] IS NULL
        OR EXISTS (SELECT FROM unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS ids (low, high)
-                  WHERE id BETWEEN low AND high))
-  AND (%(since)s::timestamptz IS NULL OR create_time >= %(since)s)
-  AND (%(until)s::timestamptz IS NULL OR create_time < %(until)s)
-  AND (%(topics)s::text[] IS NULL OR topic = ANY (%(topics)s))
-  AND (%(keys)s::bytea[] IS NULL OR key = ANY (%(keys)s))
-GROUP BY topic
-ORDER BY topic
+                  WHERE {id} BETWEEN low AND high))
+  AND (%(since)s::timestamptz IS NULL OR {create_time} >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR {create_time} < %(until)s)
+  AND (%(topics)s::text[] IS NULL OR {topic} = ANY (%(topics)s))
+  AND (%(keys)s::bytea[] IS NULL OR {key} = ANY (%(keys)s))
+GROUP BY 1
+ORDER BY 1
 
 -- name: write
 -- Write the next of them to the outbox anew, in their order; there they get new ids.
 WITH next AS MATERIALIZED (
-  SELECT *
+  SELECT {id} AS id, clock_timestamp() AS create_time, {topic} AS topic, {key} AS key, {value} AS value,
+         {header_keys} AS header_keys, {header_values} AS header_values, {partition} AS partition,
+         {timestamp} AS timestamp
   FROM {outbox}
-  WHERE id BETWEEN %(first)s AND %(last)s
+  WHERE {id} BETWEEN %(first)s AND %(last)s
     AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
     AND (%(lows)s::bigint[] IS NULL
          OR EXISTS (SELECT FROM unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS ids (low, high)
-                    WHERE id BETWEEN low AND high))
-    AND (%(since)s::timestamptz IS NULL OR create_time >= %(since)s)
-    AND (%(until)s::timestamptz IS NULL OR create_time < %(until)s)
-    AND (%(topics)s::text[] IS NULL OR topic = ANY (%(topics)s))
-    AND (%(keys)s::bytea[] IS NULL OR key = ANY (%(keys)s))
-  ORDER BY id
+                    WHERE {id} BETWEEN low AND high))
+    AND (%(since)s::timestamptz IS NULL OR {create_time} >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR {create_time} < %(until)s)
+    AND (%(topics)s::text[] IS NULL OR {topic} = ANY (%(topics)s))
+    AND (%(keys)s::bytea[] IS NULL OR {key} = ANY (%(keys)s))
+  ORDER BY {id}
   LIMIT %(chunk)s
 ), written AS (
-  INSERT INTO {outbox} (topic, key, value, header_keys, header_values, partition, timestamp)
-  SELECT topic, key, value, header_keys, header_values, partition, timestamp FROM next ORDER BY id
+  INSERT INTO {outbox} ({written}) SELECT {content} FROM next ORDER BY id
 )
 SELECT count(*), max(id) FROM next

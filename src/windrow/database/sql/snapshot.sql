@@ -29,7 +29,7 @@ ORDER BY id
 
 -- name: first
 -- The smallest id between two snapshots.
-SELECT min(id)
+SELECT min({id})
 FROM (
   SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
   UNION ALL
@@ -45,11 +45,11 @@ FROM (
   FROM (
     SELECT {columns}, {size} AS size
     FROM {outbox}
-    WHERE id > {after}
+    WHERE {id} > {after}
       AND pg_visible_in_snapshot(tx, {hi}::pg_snapshot)
       AND NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
       AND {mine}
-    ORDER BY id
+    ORDER BY {id}
     LIMIT {records}
   ) AS next
 ) AS summed
