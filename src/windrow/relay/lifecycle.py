@@ -263,7 +263,7 @@ class Relay:
             raise getattr(errors, kind)(message)
         current = self._election.term
         leading = not self._stop.is_set() and current and current.id == term.id
-        if report.ending == "superseded" and leading and not self._registry.resharding():
+        if report.ending == "superseded" and leading and not self._registry.epoch_ended():
             self._tell(LeaderFenced(term.id))
             self._election.resign(term.id)
 
