@@ -10,11 +10,11 @@ from fix_pipeline import Pipeline, limit_message_size, wait_for
 from windrow import embedded
 from windrow.publish.dead_letter import DeadLetters
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(480)]
 
 
 def test_faults_in_the_middle_of_a_release(make_pipeline: Callable[..., Pipeline], kafka: embedded.Kafka) -> None:
-    pipeline = make_pipeline(poison="block-key", shards=2, limits={"pageRecords": 50, "ioErrorBackoff": "10ms"})
+    pipeline = make_pipeline(poison="block-key", shards=2, limits={"pageRecords": 100, "ioErrorBackoff": "10ms"})
     letters = DeadLetters(pipeline.settings)
     load = Load(pipeline, lambda key, number: "x" * 20_000 if key == "key 0" and number % 50 == 7 else "")
 

@@ -18,7 +18,7 @@ from windrow.relay.status import status
 from windrow.settings import Settings
 
 _LOOK_EVERY: Final = 0.25
-_PATIENCE: Final = 5.0
+_PATIENCE: Final = 10.0
 _REPORT_EVERY: Final = 2.0
 
 

@@ -318,7 +318,7 @@ class Relay:
         if report.ending == "failed":
             kind, _, message = report.error.partition(": ")
             raise getattr(errors, kind)(message)
-        if report.ending == "superseded" and not relieved and self._current(term) and not self._registry.resharding():
+        if report.ending == "superseded" and not relieved and self._current(term) and not self._registry.epoch_ended():
             self._tell(LeaderFenced(term.id))
             self._election.resign(term.id)
 

@@ -118,9 +118,9 @@ class Registry:
             raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
         return int(row[0])
 
-    def resharding(self) -> bool:
-        """Whether the epoch was ended for a change of the number of shards."""
-        row = self._execute("resharding")
+    def epoch_ended(self) -> bool:
+        """Whether the epoch was ended and no other has begun: somebody wants the next one, with other shards."""
+        row = self._execute("ended")
         return bool(row and row[0])
 
     def switch_shards(self, epoch: UUID, wanted: int, positions: Mapping[int, Committed]) -> bool:

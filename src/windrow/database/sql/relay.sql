@@ -93,9 +93,9 @@ SET wanted_shards = nullif(%(wanted)s, shards),
 WHERE name = %(name)s
 RETURNING shards
 
--- name: resharding
--- Whether the epoch was ended for a change of the number of shards.
-SELECT epoch IS NULL AND wanted_shards IS NOT NULL FROM {relay} WHERE name = %(name)s
+-- name: ended
+-- Whether the epoch was ended and no other has begun.
+SELECT epoch IS NULL FROM {relay} WHERE name = %(name)s
 
 -- name: switch_shards
 -- The relay has the wanted number of shards from now on, unless another epoch has begun or another number is wanted.
