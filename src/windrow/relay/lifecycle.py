@@ -31,7 +31,7 @@ from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
 from windrow.relay.shard import ShardReport
 from windrow.settings import Settings
-from windrow.spark.session import JOB_FAILED, session, slots
+from windrow.spark.session import JOB_FAILED, cancel, group_jobs, session, slots
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ _GRACE: Final = 15.0
 _LOOK_EVERY: Final = 0.02
 _SOON: Final = 3.0
 _STAY_WARM: Final = 30.0
+_COUNT_SLOTS_EVERY: Final = 1.0
+_SETTLED: Final = 3
 _AWAY: Final = (errors.Interrupted, errors.DatabaseUnreachable)
 
 
@@ -70,6 +72,7 @@ class Relay:
         self._own_spark = spark is None
         self._spark = spark
         self._shards = 0
+        self._jobs = f"windrow {settings.name} {uuid4()}"
         self._election = Neli(settings)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"relay {settings.name}", daemon=True)
@@ -107,7 +110,7 @@ class Relay:
         self._thread.join(_GRACE)
         if self._thread.is_alive():
             log.warning("relay %s: its tasks do not end by themselves; cancelling them", self.settings.name)
-            self._session.interruptAll()
+            cancel(self._session, self._jobs)
             self._thread.join(_GRACE)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -143,7 +146,8 @@ class Relay:
 
     def _run(self) -> None:
         try:
-            with self._election, ThreadPoolExecutor(1) as jobs:
+            grouped = (group_jobs, (self._session, self._jobs))
+            with self._election, ThreadPoolExecutor(1, "epochs", *grouped) as jobs:
                 while not self._stop.is_set() and self._election.running:
                     if term := self._election.term:
                         self._lead(term, jobs)
@@ -229,19 +233,29 @@ class Relay:
         epoch = uuid4()
         self._registry.open_epoch(epoch, term.id, term.membership)
         self.epochs += 1
-        tasks = slots(self._session) or self._shards
+        tasks = self._fitting_tasks()
         job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
-        self._watch(job, epoch, term)
+        ended = self._watch(job, epoch, term, tasks)
         for report in job.result():
-            self._judge(report, term)
+            self._judge(report, term, ended=ended)
 
-    def _watch(self, job: Future[list[ShardReport]], epoch: UUID, term: Term) -> None:
-        """While the job runs: give its tasks the group's new generations, and end them when the term is over."""
-        ending = False
+    def _fitting_tasks(self) -> int:
+        """One a shard, or as many as Spark runs at once: a resident task that has no slot would wait for ever."""
+        free = slots(self._session)
+        return self._shards if free is None else min(max(free, 1), self._shards)
+
+    def _watch(self, job: Future[list[ShardReport]], epoch: UUID, term: Term, tasks: int) -> bool:
+        """While the job runs: give its tasks the group's new generations, and end them when the term is over, or when
+        executors have come or gone for good; whether they were ended.
+        """
+        ending, unfit, count_at = False, 0, time.monotonic() + _COUNT_SLOTS_EVERY
         while not job.done():
             current = self._election.term
+            if time.monotonic() >= count_at:
+                count_at = time.monotonic() + _COUNT_SLOTS_EVERY
+                unfit = 0 if self._fitting_tasks() == tasks else unfit + 1
             over = self._stop.is_set() or current is None or current.id != term.id
-            if over and not ending:
+            if (over or unfit >= _SETTLED) and not ending:
                 ending = True
                 with self._warning():
                     self._registry.close_epoch(epoch)
@@ -251,14 +265,15 @@ class Relay:
                     term = current
                     self._tell(LeaderRefreshed(term.id))
             time.sleep(_LOOK_EVERY)
+        return ending
 
-    def _judge(self, report: ShardReport, term: Term) -> None:
+    def _judge(self, report: ShardReport, term: Term, *, ended: bool) -> None:
         log.debug("relay %s: %s", self.settings.name, report)
         if report.ending == "failed":
             kind, _, message = report.error.partition(": ")
             raise getattr(errors, kind)(message)
         current = self._election.term
-        if report.ending == "superseded" and not self._stop.is_set() and current and current.id == term.id:
+        if report.ending == "superseded" and not ended and current and current.id == term.id:
             self._tell(LeaderFenced(term.id))
             self._election.resign(term.id)
 
