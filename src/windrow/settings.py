@@ -146,6 +146,7 @@ class Settings:
         default="dead-letter",
     )
     source: str = _field("content of the x-source header; without it the relay's name", default="")
+    transform: str = _field("a query in SQL that messages go through on the way", default="")
     leader_topic: str = _field("topic that the leader is elected on; without it windrow.<name>.leader", default="")
     position_topic: str = _field("topic that positions are kept for; without it windrow.<name>.positions", default="")
     leader_group_id: str = _field("consumer group that elects and keeps them; without it windrow.<name>", default="")

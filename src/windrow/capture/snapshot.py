@@ -38,6 +38,7 @@ _COLUMNS: Final = {
     **{name: name for name in Record._fields},
     "timestamp": "(extract(epoch FROM timestamp) * 1000)::bigint AS timestamp",
 }
+NO_BOUND: Final = 2**62
 _SIZE: Final = "coalesce(octet_length(value), 0) + coalesce(octet_length(key), 0) + pg_column_size(header_values)"
 
 
@@ -109,7 +110,7 @@ class SnapshotCapture:
         if hi == self._position.lo != seen:  # so many transactions are open that nothing newer can be told apart
             return self._page([], self._position, epoch, more=False)
         if crowded or hi != seen:
-            self._position = replace(self._position, hi=hi, after=self._before_first(hi))
+            self._position = replace(self._position, hi=hi, after=self._before_first(self._position.lo, hi))
             return self._read_on(hi)
         window = replace(self._position, hi=hi)
         self._position = replace(self._position, lo=hi)
@@ -118,7 +119,7 @@ class SnapshotCapture:
 
     def _read_on(self, hi: Snapshot) -> Page:
         """Behind: the next page of what lies between `lo` and `hi`."""
-        epoch = self._current_epoch()
+        epoch = self.current_epoch()
         with self._arrow.cursor() as cursor:
             cursor.execute(self._page_statement(hi))
             columns = [column.to_pylist() for column in cursor.fetch_arrow_table().columns]
@@ -133,22 +134,22 @@ class SnapshotCapture:
     def _page(self, records: list[Record], window: Position, epoch: UUID | None, *, more: bool) -> Page:
         return Page(records, self._position, epoch, lambda last: replace(window, after=last), more)
 
-    def _before_first(self, hi: Snapshot) -> int:
+    def _before_first(self, lo: Snapshot, hi: Snapshot) -> int:
         """An id below all of those between `lo` and `hi`, so that paging does not start among the published ones."""
-        lo = self._position.lo
         if lo == NOTHING:
             return 0
         row = self._row("first", lo=str(lo), hi=str(hi))
         return row[0] - 1 if row and row[0] is not None else 0
 
-    def _current_epoch(self) -> UUID | None:
+    def current_epoch(self) -> UUID | None:
         row = self._connection.execute(
             self._tables.fill(query("relay", "current_epoch")), {"name": self._relay}
         ).fetchone()
         return row[0] if row else None
 
     def _row(self, name: str, **parameters: Any) -> tuple[Any, ...] | None:
-        return self._connection.execute(self._tables.fill(query("snapshot", name)), parameters).fetchone()
+        statement = self._tables.fill(query("snapshot", name), **self._fragments)
+        return self._connection.execute(statement, parameters).fetchone()
 
     @cached_property
     def _poll_query(self) -> Composed:
@@ -162,6 +163,7 @@ class SnapshotCapture:
             lo=Literal(str(self._position.lo)),
             hi=Literal(str(hi)),
             after=Literal(self._position.after),
+            upto=Literal(NO_BOUND),
             records=Literal(self._limits.page_records),
             bytes=Literal(int(self._limits.page_bytes)),
         ).as_string(self._connection)

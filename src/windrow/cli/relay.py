@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -18,7 +18,12 @@ _REPORT_EVERY: Final = 10.0
 @click.command()
 @settings_options
 @click.option("--master", help="Spark's master, for example spark://host:7077.  [default: local[*]]")
-def relay(config: Path | None, master: str | None, **options: Any) -> None:
+@click.option(
+    "--transform",
+    type=click.File(encoding="utf-8"),
+    help="A file with an SQL query over the table outbox; what it returns is published.",
+)
+def relay(config: Path | None, master: str | None, transform: TextIO | None, **options: Any) -> None:
     """Publish the outbox to Kafka, exactly once and in order, until Ctrl-C or SIGTERM.
 
     Consumers must read committed (isolation.level=read_committed, the default of librdkafka, not of the Java client).
@@ -26,7 +31,12 @@ def relay(config: Path | None, master: str | None, **options: Any) -> None:
     \b
     Examples:
       windrow relay --config relay.yaml
+      windrow relay --config relay.yaml --transform query.sql
       windrow relay --data-source postgresql://relay@db/shop --bootstrap-servers kafka:9092 --name shop
+
+    \b
+    A query: id, topic and value; if wanted also key, headers, partition, timestamp:
+      SELECT id, 'large-orders' AS topic, key, value FROM outbox WHERE get_json_object(value, '$.amount') > 100
 
     \b
     A settings file:
@@ -38,7 +48,12 @@ def relay(config: Path | None, master: str | None, **options: Any) -> None:
       spark:
         master: local[*]
     """
-    settings = load_settings(config, spark={"master": master} if master else None, **options)
+    settings = load_settings(
+        config,
+        spark={"master": master} if master else None,
+        transform=transform.read() if transform else None,
+        **options,
+    )
     with Relay(settings) as running:
         wanted = end_by_signal("stopping after the page in hand")
         report_at = reported = 0.0

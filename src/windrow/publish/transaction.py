@@ -7,7 +7,7 @@ committed position read, which is where the capture has to start.
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -111,6 +111,16 @@ class TransactionalPublisher:
         published = self.committed.published if self.committed else 0
         self._commit(records, Committed(published + len(records), progress.encode()))
 
+    def publish_pages(self, pages: Iterable[Sequence[Record]], progress: Progress) -> int:
+        """Publish pages as they come, all in one transaction, and the progress that holds after the last; how many."""
+        with self._transaction():
+            count = 0
+            for page in pages:
+                self._send(page)
+                count += len(page)
+            self._finish(Committed((self.committed.published if self.committed else 0) + count, progress.encode()))
+        return count
+
     def _commit(self, records: Sequence[Record], committed: Committed) -> None:
         try:
             self._try_commit(records, committed)
@@ -118,16 +128,24 @@ class TransactionalPublisher:
             self._try_commit(records, committed)
 
     def _try_commit(self, records: Sequence[Record], committed: Committed) -> None:
-        position = TopicPartition(self._topic, self._shard, *committed)
+        with self._transaction():
+            self._send(records)
+            self._finish(committed)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
         with self._translated():
             self._refusals.clear()
             self._producer.begin_transaction()
             self._in_transaction = True
-            self._send(records)
-            # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
-            self._producer.flush()
-            self._producer.send_offsets_to_transaction([position], self._membership, _OFFSETS_WITHIN)
-            self._producer.commit_transaction(_SETTLE_WITHIN)
+            yield
+
+    def _finish(self, committed: Committed) -> None:
+        # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
+        self._producer.flush()
+        position = TopicPartition(self._topic, self._shard, *committed)
+        self._producer.send_offsets_to_transaction([position], self._membership, _OFFSETS_WITHIN)
+        self._producer.commit_transaction(_SETTLE_WITHIN)
         self._in_transaction = False
         self.committed = committed
 

@@ -18,18 +18,28 @@ from windrow.record import Shard
 from windrow.relay.shard import ShardLoop, ShardReport
 from windrow.settings import Settings
 
-_SCHEMA: Final = "shard int, ending string, records long, transactions long, error string"
+REPORT: Final = "shard int, ending string, records long, transactions long, error string"
+REPORT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("shard", pa.int32()),
+        pa.field("ending", pa.string()),
+        pa.field("records", pa.int64()),
+        pa.field("transactions", pa.int64()),
+        pa.field("error", pa.string()),
+    ]
+)
+"""A shard's report as a row, in Spark's words and in Arrow's."""
 
 
 def run_epoch(spark: SparkSession, settings: Settings, epoch: UUID, shards: int, tasks: int) -> list[ShardReport]:
     """Run the job to its end and return what each shard reports."""
-    frame = spark.range(0, shards, 1, min(tasks, shards)).mapInArrow(_shard_task(settings, epoch, shards), _SCHEMA)
+    frame = spark.range(0, shards, 1, min(tasks, shards)).mapInArrow(_shard_task(settings, epoch, shards), REPORT)
     return [ShardReport(**row.asDict()) for row in frame.collect()]
 
 
 def warm_up(spark: SparkSession) -> None:
     """Have a Python worker that has imported this module, so that an epoch's tasks start at once."""
-    spark.range(0, 1, 1, 1).mapInArrow(_no_shards, _SCHEMA).collect()
+    spark.range(0, 1, 1, 1).mapInArrow(_no_shards, REPORT).collect()
 
 
 def _no_shards(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -46,12 +56,6 @@ def _shard_task(
         with ThreadPoolExecutor(len(mine)) as threads:
             reports = threads.map(lambda shard: ShardLoop(settings, shard, epoch).run(), mine)
             rows = [dataclasses.asdict(report) for report in reports]
-        fields = [
-            pa.field("shard", pa.int32()),
-            pa.field("ending", pa.string()),
-            pa.field("records", pa.int64()),
-        ]
-        fields += [pa.field("transactions", pa.int64()), pa.field("error", pa.string())]
-        yield pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+        yield pa.RecordBatch.from_pylist(rows, schema=REPORT_SCHEMA)
 
     return shard_task

@@ -30,6 +30,7 @@ from windrow.relay.pace import backoff
 from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
 from windrow.relay.shard import ShardReport
+from windrow.relay.transform import check_transform, run_transformed
 from windrow.settings import Settings
 from windrow.spark.session import JOB_FAILED, cancel, group_jobs, session, slots
 
@@ -96,6 +97,8 @@ class Relay:
         check_own_topics(self.settings, self._shards)
         if self._spark is None:
             self._spark = session(self.settings.spark, self.settings.name)
+        if self.settings.transform:
+            check_transform(self._spark, self.settings)
         self.state = State.RUNNING
         self._thread.start()
 
@@ -234,7 +237,10 @@ class Relay:
         self._registry.open_epoch(epoch, term.id, term.membership)
         self.epochs += 1
         tasks = self._fitting_tasks()
-        job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
+        if self.settings.transform:
+            job = jobs.submit(run_transformed, self._session, self.settings, epoch, self._shards, self._jobs)
+        else:
+            job = jobs.submit(run_epoch, self._session, self.settings, epoch, self._shards, tasks)
         ended = self._watch(job, epoch, term, tasks)
         for report in job.result():
             self._judge(report, term, ended=ended)

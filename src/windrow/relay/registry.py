@@ -72,6 +72,14 @@ class Registry:
         epoch, membership, published, position = row or (None, None, None, None)
         return Turn(epoch, membership or b"", None if position is None else Committed(published, position))
 
+    def saved(self) -> dict[int, Committed]:
+        """The positions that were saved, by shard."""
+        with interruptible(), connect(self.settings.data_source) as connection:
+            rows = connection.execute(
+                self.tables.fill(query("relay", "saved_positions")), {"name": self.settings.name}
+            ).fetchall()
+        return {shard: Committed(published, position) for shard, published, position in rows}
+
     def save(self, positions: Mapping[int, Committed]) -> None:
         """Keep positions in the database as well, for the day that Kafka has forgotten them."""
         rows = [

@@ -7,6 +7,7 @@ another one (the relay stops, or somebody else has taken over).
 
 import logging
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -42,6 +43,12 @@ class ShardReport:
     transactions: int
     error: str
     """The error's class and message where it failed, otherwise empty."""
+
+
+def middle_of(ids: Sequence[int]) -> int:
+    """Where to halve records of ascending ids, so that those of one id stay together; 0 where that is impossible."""
+    before = bisect_left(ids, ids[len(ids) // 2])
+    return before or bisect_right(ids, ids[0]) % len(ids)
 
 
 class _Over(Exception):
@@ -85,7 +92,7 @@ class ShardLoop:
                 # More is waiting: read on while this page is being published.
                 following = ahead.submit(self._next, capture) if page.more else None
                 if page.records:
-                    self._publish(publisher, page, page.records, page.position)
+                    self.publish(publisher, page, page.records, page.position)
                     self._records += len(page.records)
                     self._transactions += 1
                     self._failures = 0
@@ -96,7 +103,7 @@ class ShardLoop:
                     time.sleep(poll_delay(idle, limits.min_poll_interval, limits.max_poll_interval))
                 page = following.result() if following else self._next(capture)
 
-    def _publish(
+    def publish(
         self, publisher: TransactionalPublisher, page: Page, records: Sequence[Record], position: Progress
     ) -> None:
         """Publish the records, all of a page or a part of it; around what Kafka refuses, unless that is to stop us."""
@@ -106,16 +113,16 @@ class ShardLoop:
             if self._settings.poison == "stop":
                 raise
             for part, until in self._around(page, records, position, refusal):
-                self._publish(publisher, page, part, until)
+                self.publish(publisher, page, part, until)
 
     def _around(
         self, page: Page, records: Sequence[Record], position: Progress, refusal: PublishFailed
     ) -> list[tuple[Sequence[Record], Progress]]:
         """What to publish instead, in order: the records without the poison, which is buried, or halves to find it."""
-        if not refusal.whole_topic and len(records) > 1:
-            middle = len(records) // 2
+        if not refusal.whole_topic and (middle := middle_of([each.id for each in records])):
             return [(records[:middle], page.upto(records[middle - 1].id)), (records[middle:], position)]
-        poison = [each for each in records if each.topic == refusal.topic]
+        refused = {each.id for each in records if each.topic == refusal.topic}
+        poison = [each for each in records if each.id in refused]
         log.warning(
             "relay %s: %d messages to dead letters, from id %d on: %s",
             self._settings.name,
@@ -123,8 +130,8 @@ class ShardLoop:
             poison[0].id,
             refusal,
         )
-        DeadLetters(self._settings).bury([each.id for each in poison], str(refusal))
-        return [([each for each in records if each.topic != refusal.topic], position)]
+        DeadLetters(self._settings).bury(sorted(refused), str(refusal))
+        return [([each for each in records if each.id not in refused], position)]
 
     def _commit_idle(self, publisher: TransactionalPublisher, page: Page) -> None:
         """Now and then commit how far an idle shard has looked, so that it does not hold back the purge."""

@@ -29,6 +29,10 @@ FROM {relay}
 LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s
 
+-- name: saved_positions
+-- What was saved of each shard.
+SELECT shard, published, position FROM {position} WHERE relay = %(name)s
+
 -- name: save_position
 -- Keep a shard's position in the database, too.
 INSERT INTO {position} (relay, shard, published, position)
