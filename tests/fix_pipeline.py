@@ -4,14 +4,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
 from pyspark.sql import SparkSession
 
 from windrow import Message, Outbox, embedded
@@ -44,6 +45,10 @@ class Pipeline:
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.settings.outbox_table)
         self._published = 0
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient(client_config(self.settings))
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.settings.data_source)
@@ -92,7 +97,7 @@ class Pipeline:
                 },
             )
         )
-        partitions = AdminClient(client_config(self.settings)).list_topics(self.topic).topics[self.topic].partitions
+        partitions = self._admin.list_topics(self.topic).topics[self.topic].partitions
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
         ended: set[int] = set()
         deadline = time.monotonic() + DEADLINE
@@ -108,6 +113,17 @@ class Pipeline:
                 ended.add(message.partition())
         consumer.close()
         return messages
+
+    def transaction_open(self) -> bool:
+        """Whether the topic holds records that no transaction has committed or aborted yet."""
+        admin = self._admin
+        partitions = admin.list_topics(self.topic).topics[self.topic].partitions
+        wanted = {TopicPartition(self.topic, partition): OffsetSpec.latest() for partition in partitions}
+        ends = [
+            [offset.result(10).offset for offset in admin.list_offsets(wanted, isolation_level=level).values()]
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        ]
+        return ends[0] != ends[1]
 
     def values(self) -> list[bytes | None]:
         return [message.value() for message in self.received()]

@@ -4,6 +4,7 @@
     ├── UserError               a mistake or a missing part that its message tells how to mend (exit status 2)
     │   ├── SettingsInvalid     one or more settings are wrong; lists all of them
     │   ├── MessageInvalid      a message that Kafka could not take; names the field
+    │   ├── TransformInvalid    the query that messages go through cannot be run, or returns what cannot be published
     │   ├── OutboxTableMissing  the outbox or a part of it is not there, or is of another version
     │   ├── DatabaseUnreachable
     │   ├── DatabaseForbids     the database's user lacks a right
@@ -38,6 +39,10 @@ class SettingsInvalid(UserError):
 
 class MessageInvalid(UserError):
     """A message that Kafka could not take, refused before it reaches the outbox."""
+
+
+class TransformInvalid(UserError):
+    """The query of `transform` cannot be run, or what it returns cannot be published."""
 
 
 class OutboxTableMissing(UserError):

@@ -172,6 +172,7 @@ class Settings:
         default="dead-letter",
     )
     source: str = _field("content of the x-source header; without it the relay's name", default="")
+    transform: str = _field("a query in SQL that messages go through on the way", default="")
     leader_topic: str = _field("topic that the leader is elected on; without it windrow.<name>.leader", default="")
     position_topic: str = _field("topic that positions are kept for; without it windrow.<name>.positions", default="")
     leader_group_id: str = _field("consumer group that elects and keeps them; without it windrow.<name>", default="")
@@ -198,7 +199,12 @@ class Settings:
         }
         for each, default in derived.items():
             object.__setattr__(self, each, getattr(self, each) or default)
-        if mistakes := [*out_of_bounds(Settings, values_of(self))]:
+        mistakes = [*out_of_bounds(Settings, values_of(self))]
+        if self.transform and self.poison == "block-key":
+            mistakes.append(
+                "poison: block-key knows the keys before a transform, not after it: give dead-letter or stop"
+            )
+        if mistakes:
             raise SettingsInvalid(mistakes)
 
     @classmethod

@@ -4,14 +4,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from fix_faults import kill_python_workers
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
 from windrow import embedded
-from windrow.kafka.clients import client_config
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
@@ -28,9 +25,9 @@ def test_killing_the_python_worker_in_mid_transaction_loses_and_doubles_nothing(
             deadline = time.monotonic() + 90
             while in_mid_transaction < 2 and time.monotonic() < deadline:
                 before = pipeline.published()
-                wait_for(lambda: _transaction_open(pipeline), "an open transaction")
+                wait_for(pipeline.transaction_open, "an open transaction")
                 kill_python_workers()
-                in_mid_transaction += _transaction_open(pipeline)
+                in_mid_transaction += pipeline.transaction_open()
                 pipeline.wait_published(relay, before + 100)
         pipeline.wait_published(relay, load.committed * 5)
     assert in_mid_transaction == 2
@@ -60,19 +57,3 @@ def _survives(pipeline: Pipeline, fault: Callable[[], None], remedy: Callable[[]
             pipeline.wait_published(relay, before + 2_000)
         pipeline.wait_published(relay, load.committed * 5)
     load.judge()
-
-
-def _transaction_open(pipeline: Pipeline) -> bool:
-    """Whether the topic holds records that no transaction has committed or aborted yet."""
-    admin = AdminClient(client_config(pipeline.settings))
-    ends = [
-        [
-            offset.result(10).offset
-            for offset in admin.list_offsets(
-                {TopicPartition(pipeline.topic, partition): OffsetSpec.latest() for partition in range(2)},
-                isolation_level=level,
-            ).values()
-        ]
-        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    ]
-    return ends[0] != ends[1]

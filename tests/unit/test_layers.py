@@ -1,6 +1,6 @@
 """Imports point to the right only, and the client side needs nothing but the standard library.
 
-    cli | dashboard → bench | doctor → relay | queue → capture | publish | election | outbox | inbox
+    cli | dashboard → bench | doctor → pipeline → relay | queue → capture | publish | election | outbox | inbox
         → database | kafka | spark | observe | embedded → the single modules: message, errors, settings …
 
 A package imports itself and what lies to its right, not its neighbours. `windrow` itself is the client's
@@ -22,6 +22,7 @@ ROOT = Path(windrow.__file__).parent
 LAYERS = (
     {"cli", "dashboard"},
     {"bench", "doctor"},
+    {"pipeline"},
     {"relay", "queue"},
     {"capture", "publish", "election", "outbox", "inbox"},
     {"database", "kafka", "spark", "observe", "embedded"},

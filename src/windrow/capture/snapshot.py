@@ -36,10 +36,11 @@ from windrow.errors import Interrupted, PositionForeign
 from windrow.record import Record, Shard
 from windrow.settings import Settings
 
+NO_BOUND: Final = 2**62
 _SESSION: Final = (*PLANS, "SET default_transaction_read_only = on")
 
 
-class _Control(NamedTuple):
+class Control(NamedTuple):
     """What the control row says to tasks."""
 
     epoch: UUID | None
@@ -60,12 +61,12 @@ class SnapshotCapture:
         self._target = Position.decode(target).lo if target else None
         self._connection = connect(self._source)
         with interruptible(), self._closed_on_error():
-            layout = layout_of(self._connection, self._tables)
+            self._layout = layout_of(self._connection, self._tables)
             self._fragments: dict[str, Composable] = {
-                **layout.fragments(),
-                "columns": SQL(", ".join(_selected(layout))),
+                **self._layout.fragments(),
+                "columns": SQL(", ".join(_selected(self._layout))),
                 "names": SQL(", ".join(Record._fields)),
-                "mine": predicate(shard, layout),
+                "mine": predicate(shard, self._layout),
             }
             for setting in _SESSION:
                 self._connection.execute(setting)
@@ -117,13 +118,13 @@ class SnapshotCapture:
             binary=True,
         ).fetchall()
         snapshot, epoch, release, crowded = rows[0][:4]
-        control = _Control(epoch, release or 0)
+        control = Control(epoch, release or 0)
         seen = Snapshot.parse(snapshot)
         hi = seen.narrowed(MAX_SNAPSHOT, since=self._position.lo)
         if hi == self._position.lo != seen:  # so many transactions are open that nothing newer can be told apart
             return self._page([], self._position, control, more=False)
         if crowded or hi != seen:
-            self._position = replace(self._position, hi=hi, after=self._before_first(hi))
+            self._position = replace(self._position, hi=hi, after=self._before_first(self._position.lo, hi))
             return self._read_on(hi)
         window = replace(self._position, hi=hi)
         self._position = replace(self._position, lo=hi)
@@ -133,15 +134,15 @@ class SnapshotCapture:
     def _drain(self, target: Snapshot) -> Page:
         """All that is visible in the target; then nothing, at the position that the target is."""
         if self._position.lo == target:
-            return self._page([], self._position, self._control(), more=False)
+            return self._page([], self._position, self.control(), more=False)
         if self._position.lo.xmax > target.xmax:
             raise Interrupted("the shard is ahead of the snapshot that all shards were to stop at")
-        self._position = replace(self._position, hi=target, after=self._before_first(target))
+        self._position = replace(self._position, hi=target, after=self._before_first(self._position.lo, target))
         return self._read_on(target)
 
     def _read_on(self, hi: Snapshot) -> Page:
         """Behind: the next page of what lies between `lo` and `hi`."""
-        control = self._control()
+        control = self.control()
         with self._arrow.cursor() as cursor:
             cursor.execute(self._page_statement(hi))
             columns = [column.to_pylist() for column in cursor.fetch_arrow_table().columns]
@@ -153,22 +154,21 @@ class SnapshotCapture:
             self._position = Position(self._position.database, lo=hi)
         return self._page(records, window, control, more=True)
 
-    def _page(self, records: list[Record], window: Position, control: "_Control", *, more: bool) -> Page:
+    def _page(self, records: list[Record], window: Position, control: Control, *, more: bool) -> Page:
         return Page(
             records, self._position, control.epoch, lambda last: replace(window, after=last), more, control.release
         )
 
-    def _before_first(self, hi: Snapshot) -> int:
+    def _before_first(self, lo: Snapshot, hi: Snapshot) -> int:
         """An id below all of those between `lo` and `hi`, so that paging does not start among the published ones."""
-        lo = self._position.lo
         if lo == NOTHING:
             return 0
         row = self._row("first", lo=str(lo), hi=str(hi))
         return row[0] - 1 if row and row[0] is not None else 0
 
-    def _control(self) -> "_Control":
+    def control(self) -> Control:
         row = self._connection.execute(self._tables.fill(query("relay", "control")), self._me).fetchone()
-        return _Control(*row) if row else _Control(None, 0)
+        return Control(*row) if row else Control(None, 0)
 
     def _row(self, name: str, **parameters: Any) -> tuple[Any, ...] | None:
         statement = self._tables.fill(query("snapshot", name), **self._fragments)
@@ -186,6 +186,7 @@ class SnapshotCapture:
             lo=Literal(str(self._position.lo)),
             hi=Literal(str(hi)),
             after=Literal(self._position.after),
+            upto=Literal(NO_BOUND),
             records=Literal(self._limits.records_at_once),
             bytes=Literal(int(self._limits.page_bytes)),
         ).as_string(self._connection)

@@ -55,7 +55,7 @@ def examine_positions(
     for index in range(shards):
         shard = Shard(index, shards)
         try:
-            position = committed.get(index) or Registry(settings).saved(shard)
+            position = committed.get(index) or Registry(settings).saved().get(index)
             with closing(SnapshotCapture(settings, shard)) as capture:
                 capture.start(position.position if position else None)
                 waiting += capture.next().records

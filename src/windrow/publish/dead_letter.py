@@ -82,7 +82,7 @@ class LetterTable:
     def _run(self, name: str, mine: Composable | None, parameters: dict[str, object]) -> Cursor[tuple[Any, ...]]:
         fragments = {} if mine is None else {"mine": mine}
         tables = Tables.beside(self.settings.outbox_table)
-        if name == "bury":
+        if name in {"bury", "write_back"}:
             fragments |= layout_of(self.connection, tables).fragments()
         statement = tables.fill(query("dead_letter", name), **fragments)
         return self.connection.execute(statement, {"relay": self.settings.name, **parameters})
@@ -117,6 +117,11 @@ class DeadLetters:
             if discarded:
                 table.execute("advance", latest=latest + 1)  # the shards look which keys are free again
         return discarded
+
+    def write_back(self, mine: Composable) -> int:
+        """Write those of a shard that were released to the outbox anew, in their order; returns how many."""
+        with self._table() as table, table.locked():
+            return table.execute("write_back", mine)
 
     @contextmanager
     def _table(self) -> Iterator[LetterTable]:

@@ -10,7 +10,7 @@ the position: each moves one of the two and repeats the other.
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -156,6 +156,17 @@ class TransactionalPublisher:
         if self.committed is not None:
             self._commit([], self.committed)
 
+    def publish_pages(self, pages: Iterable[Sequence[Record]], progress: Progress) -> int:
+        """Publish pages as they come, all in one transaction, and the progress that holds after the last; how many."""
+        with self._transaction():
+            count = 0
+            for page in pages:
+                self._send(page)
+                count += len(page)
+            before = self.committed or Committed(0, "")
+            self._finish(before._replace(published=before.published + count, position=progress.encode()))
+        return count
+
     def _commit(self, records: Sequence[Record], committed: Committed) -> None:
         try:
             self._try_commit(records, committed)
@@ -163,16 +174,24 @@ class TransactionalPublisher:
             self._try_commit(records, committed)
 
     def _try_commit(self, records: Sequence[Record], committed: Committed) -> None:
-        position = TopicPartition(self._settings.position_topic, self._shard, committed.published, committed.metadata)
+        with self._transaction():
+            self._send(records)
+            self._finish(committed)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
         with self._translated():
             self._refusals.clear()
             self._producer.begin_transaction()
             self._in_transaction = True
-            self._send(records)
-            # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
-            self._producer.flush()
-            self._producer.send_offsets_to_transaction([position], self._membership, _OFFSETS_WITHIN)
-            self._producer.commit_transaction(_SETTLE_WITHIN)
+            yield
+
+    def _finish(self, committed: Committed) -> None:
+        # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
+        self._producer.flush()
+        position = TopicPartition(self._settings.position_topic, self._shard, committed.published, committed.metadata)
+        self._producer.send_offsets_to_transaction([position], self._membership, _OFFSETS_WITHIN)
+        self._producer.commit_transaction(_SETTLE_WITHIN)
         self._in_transaction = False
         self.committed = committed
 

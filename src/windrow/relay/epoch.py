@@ -18,7 +18,17 @@ from windrow.record import Shard
 from windrow.relay.shard import ShardLoop, ShardReport
 from windrow.settings import Settings
 
-_SCHEMA: Final = "shard int, ending string, records long, transactions long, error string"
+REPORT: Final = "shard int, ending string, records long, transactions long, error string"
+REPORT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("shard", pa.int32()),
+        pa.field("ending", pa.string()),
+        pa.field("records", pa.int64()),
+        pa.field("transactions", pa.int64()),
+        pa.field("error", pa.string()),
+    ]
+)
+"""A shard's report as a row, in Spark's words and in Arrow's."""
 
 
 def run_epoch(  # noqa: PLR0913, PLR0917 - all that makes an epoch
@@ -26,13 +36,13 @@ def run_epoch(  # noqa: PLR0913, PLR0917 - all that makes an epoch
 ) -> list[ShardReport]:
     """Run the job to its end and return what each shard reports; with a target, it ends when all stand there."""
     task = _shard_task(settings, epoch, shards, target)
-    frame = spark.range(0, shards, 1, min(tasks, shards)).mapInArrow(task, _SCHEMA)
+    frame = spark.range(0, shards, 1, min(tasks, shards)).mapInArrow(task, REPORT)
     return [ShardReport(**row.asDict()) for row in frame.collect()]
 
 
 def warm_up(spark: SparkSession) -> None:
     """Have a Python worker that has imported this module, so that an epoch's tasks start at once."""
-    spark.range(0, 1, 1, 1).mapInArrow(_no_shards, _SCHEMA).collect()
+    spark.range(0, 1, 1, 1).mapInArrow(_no_shards, REPORT).collect()
 
 
 def _no_shards(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,12 +59,6 @@ def _shard_task(
         with ThreadPoolExecutor(len(mine)) as threads:
             reports = threads.map(lambda shard: ShardLoop(settings, shard, epoch, target).run(), mine)
             rows = [dataclasses.asdict(report) for report in reports]
-        fields = [
-            pa.field("shard", pa.int32()),
-            pa.field("ending", pa.string()),
-            pa.field("records", pa.int64()),
-        ]
-        fields += [pa.field("transactions", pa.int64()), pa.field("error", pa.string())]
-        yield pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+        yield pa.RecordBatch.from_pylist(rows, schema=REPORT_SCHEMA)
 
     return shard_task

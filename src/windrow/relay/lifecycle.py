@@ -34,8 +34,9 @@ from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
 from windrow.relay.reshard import Resharding
 from windrow.relay.shard import ShardReport
+from windrow.relay.transform import check_transform, run_transformed
 from windrow.settings import Settings
-from windrow.spark.session import JOB_FAILED, session, slots
+from windrow.spark.session import JOB_FAILED, cancel, group_jobs, session, slots
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ _GRACE: Final = 15.0
 _LOOK_EVERY: Final = 0.02
 _SOON: Final = 3.0
 _STAY_WARM: Final = 30.0
+_COUNT_SLOTS_EVERY: Final = 1.0
+_SETTLED: Final = 3
 _AWAY: Final = (errors.Interrupted, errors.DatabaseUnreachable)
 
 
@@ -74,6 +77,7 @@ class Relay:
         self._registry = Registry(settings)
         self._own_spark = spark is None
         self._spark = spark
+        self._jobs = f"windrow {settings.name} {uuid4()}"
         self._election = Neli(settings)
         self._meter: Meter | None = None
         self._stop = threading.Event()
@@ -110,6 +114,8 @@ class Relay:
         check_own_topics(self.settings, self._registry.fit_shards())
         if self._spark is None:
             self._spark = session(self.settings.spark, self.settings.name)
+        if self.settings.transform:
+            check_transform(self._spark, self.settings)
         self.state = State.RUNNING
         self._thread.start()
 
@@ -124,7 +130,7 @@ class Relay:
         self._thread.join(_GRACE)
         if self._thread.is_alive():
             log.warning("relay %s: its tasks do not end by themselves; cancelling them", self.settings.name)
-            self._session.interruptAll()
+            cancel(self._session, self._jobs)
             self._thread.join(_GRACE)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -160,7 +166,8 @@ class Relay:
 
     def _run(self) -> None:
         try:
-            with self._election, ThreadPoolExecutor(_EPOCHS_AT_ONCE) as jobs:
+            grouped = (group_jobs, (self._session, self._jobs))
+            with self._election, ThreadPoolExecutor(_EPOCHS_AT_ONCE, "epochs", *grouped) as jobs:
                 while not self._stop.is_set() and self._election.running:
                     if term := self._election.term:
                         self._lead(term, jobs)
@@ -270,10 +277,19 @@ class Relay:
         self, epoch: UUID, shards: int, jobs: ThreadPoolExecutor, resharding: Resharding | None = None
     ) -> "_Epoch":
         self.epochs += 1
-        tasks = slots(self._session) or shards
+        tasks = self._fitting_tasks(shards)
         target = resharding.target if resharding else None
-        job = jobs.submit(run_epoch, self._session, self.settings, epoch, shards, tasks, target)
-        return _Epoch(epoch, shards, job, time.monotonic() + self.settings.epoch.total_seconds(), resharding)
+        relieve_at = time.monotonic() + self.settings.epoch.total_seconds()
+        if self.settings.transform:
+            job = jobs.submit(run_transformed, self._session, self.settings, epoch, shards, self._jobs, target)
+        else:
+            job = jobs.submit(run_epoch, self._session, self.settings, epoch, shards, tasks, target)
+        return _Epoch(epoch, shards, tasks, job, relieve_at, resharding)
+
+    def _fitting_tasks(self, shards: int) -> int:
+        """One a shard, or as many as Spark runs at once: a resident task that has no slot would wait for ever."""
+        free = slots(self._session)
+        return shards if free is None else min(max(free, 1), shards)
 
     def _see_out(self, epoch: "_Epoch", term: Term, jobs: ThreadPoolExecutor) -> "_Epoch | None":
         """Be there until an epoch's job has ended; returns the heir that has relieved it."""
@@ -292,19 +308,24 @@ class Relay:
         return heir
 
     def _watch(self, epoch: "_Epoch", term: Term, jobs: ThreadPoolExecutor) -> "_Epoch | None":
-        """While the job runs: bring up its heir in time, pass on the group's new generations, end it with the term."""
-        heir, closed = None, False
+        """While the job runs: bring up its heir in time, pass on the group's new generations; end it with the term, or
+        when executors have come or gone for good.
+        """
+        heir, closed, unfit, count_at = None, False, 0, time.monotonic() + _COUNT_SLOTS_EVERY
         while not epoch.job.done():
             current = self._current(term)
+            if time.monotonic() >= count_at:
+                count_at = time.monotonic() + _COUNT_SLOTS_EVERY
+                unfit = 0 if self._fitting_tasks(epoch.shards) == epoch.tasks else unfit + 1
             with self._warning():
-                if current is None and not closed:
+                if (current is None or unfit >= _SETTLED) and not closed:
                     self._registry.close_epochs(term.id)
                     closed = True
                 elif current and current.membership != self._membership:
                     self._registry.renew_membership(term.id, current.membership)
                     self._membership = current.membership
                     self._tell(LeaderRefreshed(term.id))
-                elif current and not (heir or epoch.resharding) and time.monotonic() > epoch.relieve_at:
+                elif current and self._wants_heir(epoch) and not (heir or closed):
                     successor = uuid4()
                     self._registry.name_heir(epoch.id, successor)
                     heir = self._begin(successor, epoch.shards, jobs)
@@ -312,6 +333,10 @@ class Relay:
                 self._tell(reading)
             time.sleep(_LOOK_EVERY)
         return heir
+
+    def _wants_heir(self, epoch: "_Epoch") -> bool:
+        """Whether its time has come. One that drains ends by itself, and so do queries, which start with every page."""
+        return not (epoch.resharding or self.settings.transform) and time.monotonic() > epoch.relieve_at
 
     def _judge(self, report: ShardReport, term: Term, *, relieved: bool) -> None:
         log.debug("relay %s: %s", self.settings.name, report)
@@ -350,10 +375,11 @@ class _Epoch:
 
     id: UUID
     shards: int
+    tasks: int
     job: Future[list[ShardReport]]
     relieve_at: float
     resharding: Resharding | None
-    """The change of the number of shards that this epoch drains for, without an heir."""
+    """The change of the number of shards that this epoch drains for."""
 
 
 def _first_line(error: BaseException) -> str:

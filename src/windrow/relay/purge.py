@@ -36,8 +36,13 @@ def published_by_all(relays: Iterable[tuple[int, list[str]]]) -> Snapshot:
 
 
 def saved_as_published(connection: Connection, tables: Tables) -> Snapshot:
-    """What all relays of an outbox have published, by the positions that they saved."""
-    return published_by_all(row[1:] for row in connection.execute(tables.fill(query("purge", "positions"))).fetchall())
+    """What all relays of an outbox have published, by the positions that they saved; nothing where the database was set
+    back behind them.
+    """
+    rows = connection.execute(tables.fill(query("purge", "positions"))).fetchall()
+    published = published_by_all(row[1:] for row in rows)
+    row = connection.execute(query("purge", "horizon")).fetchone()
+    return published if row and published.xmax <= int(row[0]) else NOTHING
 
 
 class Purger:

@@ -86,18 +86,18 @@ class Registry:
     def close_epochs(self, leader: UUID) -> None:
         self._execute("close_epochs", leader=leader)
 
+    def saved(self) -> dict[int, Committed]:
+        """The positions that were saved, by shard."""
+        with interruptible(), connect(self.settings.data_source) as connection:
+            rows = connection.execute(
+                self.tables.fill(query("relay", "saved")), {"name": self.settings.name}
+            ).fetchall()
+        return {shard: Committed(*at) for shard, *at in rows}
+
     def save(self, positions: Mapping[int, Committed]) -> None:
         """Keep positions in the database as well, for the day that Kafka has forgotten them."""
         with interruptible(), connect(self.settings.data_source) as connection:
             self._save(connection, positions)
-
-    def saved(self, shard: Shard) -> Committed | None:
-        """A shard's position as it was last saved."""
-        with interruptible(), connect(self.settings.data_source) as connection:
-            row = connection.execute(
-                self.tables.fill(query("relay", "saved")), {"name": self.settings.name, "shard": shard.index}
-            ).fetchone()
-        return Committed(*row) if row else None
 
     def tell_in_flight(self, connection: Connection, shard: Shard, flight: Flight) -> None:
         """Note what a shard has in flight, on a connection that the caller keeps."""

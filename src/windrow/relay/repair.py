@@ -102,8 +102,9 @@ class Repair:
         count = self._registry.shards()
         with closing(position_reader(self._settings)) as reader:
             committed = committed_positions(reader, self._settings, range(count))
+        known = self._registry.saved() | committed
         return [
-            _judged(shard, committed.get(shard.index) or self._registry.saved(shard), database, horizon)
+            _judged(shard, known.get(shard.index), database, horizon)
             for shard in (Shard(index, count) for index in range(count))
         ]
 

@@ -8,6 +8,7 @@ has come to the target that it was given.
 
 import logging
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -45,6 +46,12 @@ class ShardReport:
     transactions: int
     error: str
     """The error's class and message where it failed, otherwise empty."""
+
+
+def middle_of(ids: Sequence[int]) -> int:
+    """Where to halve records of ascending ids, so that those of one id stay together; 0 where that is impossible."""
+    before = bisect_left(ids, ids[len(ids) // 2])
+    return before or bisect_right(ids, ids[0]) % len(ids)
 
 
 class _Over(Exception):
@@ -97,7 +104,7 @@ class ShardLoop:
                 if publisher.committed and page.release > publisher.committed.released:
                     self._release(seat, publisher, aside, page.release)
                 if page.records:
-                    self._publish(publisher, CapturedBatch(page, aside), page.records, page.position)
+                    self.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
                     self._in_flight.committed()
                     self._count(len(page.records))
                     last_message = time.monotonic()
@@ -116,13 +123,13 @@ class ShardLoop:
         while letters := aside.released(upto):
             self._check(seat.turn())
             batch = ReleasedBatch(letters, aside)
-            self._publish(publisher, batch, batch.records, Released(letters[-1].release))
+            self.publish(publisher, batch, batch.records, Released(letters[-1].release))
             self._count(len(letters))
             aside.forget_published()
         publisher.publish([], Released(upto))
         aside.know_blocked()
 
-    def _publish(
+    def publish(
         self,
         publisher: TransactionalPublisher,
         batch: Batch,
@@ -137,14 +144,13 @@ class ShardLoop:
             if batch.fresh and self._settings.poison == "stop":
                 raise
             for part, until in self._around(batch, free, progress, refusal):
-                self._publish(publisher, batch, part, until)
+                self.publish(publisher, batch, part, until)
 
     def _around(
         self, batch: Batch, records: Sequence[Record], progress: Progress | Released, refusal: PublishFailed
     ) -> list[tuple[Sequence[Record], Progress | Released]]:
         """What to publish instead, in order: the records without the poison, put aside, or halves to find it."""
-        if not refusal.whole_topic and len(records) > 1:
-            middle = len(records) // 2
+        if not refusal.whole_topic and (middle := middle_of([each.id for each in records])):
             return [(records[:middle], batch.upto(records[middle - 1].id)), (records[middle:], progress)]
         poison = poison_among(records, refusal, block_keys=self._settings.poison == "block-key")
         log.warning(

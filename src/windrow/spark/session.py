@@ -1,6 +1,7 @@
-"""Spark sessions: `local[*]` by default, the user's cluster if the settings name one.
+"""Spark sessions: `local[*]` by default, the user's cluster if the settings or spark-submit name one.
 
-On `local[*]` the session is quiet and opens no port to the outside; whatever the settings give wins.
+On `local[*]` the session is quiet and opens no port to the outside; whatever the settings give wins. What a classic
+session and Spark Connect do in different ways is settled here, so that nobody else has to know which one it is.
 """
 
 import os
@@ -10,6 +11,7 @@ from importlib.resources import files
 from typing import Final
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
@@ -18,11 +20,12 @@ from windrow.java import find_java
 JOB_FAILED: Final = (PySparkException, Py4JError)
 """What a job raises that was cancelled or has lost its executors, in classic sessions and over Spark Connect."""
 
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""The variable by which spark-submit leads us to the JVM that it has set up, master and all."""
 _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files(__package__) / 'log4j2.properties'}",
 }
 
@@ -33,7 +36,11 @@ def session(settings: Mapping[str, str], name: str) -> SparkSession:
     builder = SparkSession.builder.appName(f"windrow {name}")
     if "spark.remote" not in given:
         find_java()
+        given.setdefault("spark.ui.showConsoleProgress", "false")
+    if "spark.remote" not in given and _SUBMITTED not in os.environ:
         given.setdefault("spark.master", "local[*]")
+    if python := given.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python  # Spark itself heeds the setting in spark-submit only
     if given.get("spark.master", "").startswith("local"):
         # Workers are to be this interpreter, not whichever python3 is on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -44,8 +51,34 @@ def session(settings: Mapping[str, str], name: str) -> SparkSession:
 
 
 def slots(spark: SparkSession) -> int | None:
-    """How many tasks can run at once; None where the session does not tell (Spark Connect)."""
+    """How many tasks can run at once now; None where the session does not tell, or finds room for as many as wait."""
+    context = _context(spark)
+    if context is None or context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        return None
+    # Not defaultParallelism, which never says less than 2.
+    scheduler = context._jsc.sc()  # noqa: SLF001 - PySpark has no other name for it
+    return int(scheduler.maxNumConcurrentTasks(scheduler.resourceProfileManager().defaultResourceProfile()))
+
+
+def group_jobs(spark: SparkSession, group: str) -> None:
+    """Put the jobs of the calling thread into a group, so that `cancel` ends these and no others of the session."""
+    if context := _context(spark):
+        context.setJobGroup(group, group, interruptOnCancel=True)
+    else:
+        spark.addTag(group)
+
+
+def cancel(spark: SparkSession, group: str) -> None:
+    """End the running jobs of a group."""
+    if context := _context(spark):
+        context.cancelJobGroup(group)
+    else:
+        spark.interruptTag(group)
+
+
+def _context(spark: SparkSession) -> SparkContext | None:
+    """The context of a classic session; None over Spark Connect."""
     try:
-        return int(spark.sparkContext.defaultParallelism)
+        return spark.sparkContext
     except PySparkAttributeError:
         return None

@@ -102,6 +102,13 @@ FROM (
 WHERE before < %(bytes)s
 ORDER BY release
 
+-- name: write_back
+-- Write the released letters of a shard to the outbox anew, in the order of their numbers; there they get new ids.
+WITH taken AS (
+  DELETE FROM {dead_letter} WHERE relay = %(relay)s AND release IS NOT NULL AND {mine} RETURNING *
+)
+INSERT INTO {outbox} ({written}) SELECT {content} FROM taken ORDER BY release
+
 -- name: put_back
 -- Released letters that were refused again: dead letters as before, with the new reason.
 UPDATE {dead_letter} SET release = NULL, behind = NULL, reason = %(reason)s, refused_at = now()

@@ -7,6 +7,10 @@ FROM {relay}
 LEFT JOIN {position} ON relay = name
 GROUP BY name, shards
 
+-- name: horizon
+-- Where the transaction counter stands.
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text
+
 -- name: due
 -- What was published since the last purge, twice so many rows at most: bundles of the places of those that may go, the
 -- transactions of those within their retention, and how many were looked at in each of two places of the index.

@@ -59,8 +59,8 @@ LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s
 
 -- name: saved
--- A shard's position as it was last saved.
-SELECT published, position, released FROM {position} WHERE relay = %(name)s AND shard = %(shard)s
+-- What was last saved of each shard.
+SELECT shard, published, position, released FROM {position} WHERE relay = %(name)s
 
 -- name: save_position
 -- Keep a shard's position in the database, too; not of a shard that there is no more.

@@ -37,6 +37,39 @@ FROM (
 ) AS unseen
 WHERE pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
 
+-- name: fresh
+-- The present snapshot, and how many rows and bytes are not visible in lo, counted up to one row more than asked for.
+SELECT pg_current_snapshot()::text, count(*), coalesce(sum(size), 0)
+FROM (
+  SELECT {size} AS size
+  FROM (
+    SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
+    UNION ALL
+    SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
+  ) AS unseen
+  WHERE {mine}
+  LIMIT %(records)s + 1
+) AS new
+
+-- name: ahead
+-- How many rows there are between two snapshots above an id, counted up to one more than asked for; how many of them are
+-- within the bounds (one at least), and the last of these.
+SELECT count(*), count(*) FILTER (WHERE fits), max(id) FILTER (WHERE fits)
+FROM (
+  SELECT id, row_number() OVER so_far <= %(records)s AND sum(size) OVER so_far - size < %(bytes)s AS fits
+  FROM (
+    SELECT {id} AS id, {size} AS size
+    FROM {outbox}
+    WHERE {id} > %(after)s
+      AND pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
+      AND {mine}
+    ORDER BY {id}
+    LIMIT %(records)s + 1
+  ) AS next
+  WINDOW so_far AS (ORDER BY id ROWS UNBOUNDED PRECEDING)
+) AS numbered
+
 -- name: page
 -- The next rows between two snapshots in the order of their ids, bounded by number and by size (one row at least).
 SELECT {names}
@@ -45,7 +78,7 @@ FROM (
   FROM (
     SELECT {columns}, {size} AS size
     FROM {outbox}
-    WHERE {id} > {after}
+    WHERE {id} > {after} AND {id} <= {upto}
       AND pg_visible_in_snapshot(tx, {hi}::pg_snapshot)
       AND NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
       AND {mine}

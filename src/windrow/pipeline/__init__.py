@@ -1,0 +1,17 @@
+"""The outbox and transactional Kafka as Spark data sources, to compose pipelines of one's own with.
+
+`register(spark)` makes two formats known to a session: `outbox`, to read from, and `windrow-kafka`, to write to.
+"""
+
+from pyspark.sql import SparkSession
+
+from windrow.pipeline.sink import KafkaSink
+from windrow.pipeline.source import OutboxSource
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the formats `outbox` and `windrow-kafka` known to a session; also over Spark Connect."""
+    spark.dataSource.register(OutboxSource)
+    spark.dataSource.register(KafkaSink)

@@ -1,0 +1,45 @@
+"""A user's own streaming query, killed in mid-transaction and started again from its checkpoint."""
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from fix_command import marked
+from fix_load import Load
+from fix_pipeline import Pipeline, wait_for
+from fix_stream import streaming
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
+
+STARTED = 400.0
+
+
+def test_query_killed_in_mid_batch_loses_and_doubles_nothing(
+    make_pipeline: Callable[..., Pipeline], tmp_path: Path
+) -> None:
+    pipeline = make_pipeline()
+    load, mark = Load(pipeline), uuid4().hex
+    with load.running():
+        wait_for(lambda: load.committed * 5 >= 2_000, "a backlog")
+    for _ in range(2):
+        with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk"):
+            wait_for(pipeline.transaction_open, "an open transaction", STARTED)
+            for process in marked(mark):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+        assert pipeline.transaction_open()
+        wait_for(lambda: not marked(mark), "all processes gone")
+    with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk") as process:
+        wait_for(lambda: _received(pipeline) >= load.committed * 5, "all messages", STARTED)
+        process.kill()
+        wait_for(lambda: not marked(mark), "all processes gone")
+    load.judge()
+
+
+def _received(pipeline: Pipeline) -> int:
+    return 0 if pipeline.transaction_open() else len(pipeline.values())
