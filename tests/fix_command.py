@@ -1,20 +1,39 @@
-"""The command line in processes of its own, which carry a mark by which they and all their children are found."""
+"""The command line: in this process, or in processes of its own, which carry a mark by which they and all their
+children are found.
+"""
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import psutil
+import pytest
 import yaml
 
+from windrow.cli import main
 
-def windrow(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+
+def windrow(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process: what the console script does, without the start of an interpreter."""
+    said, complained = io.StringIO(), io.StringIO()
+    status: str | int | None = 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(complained):
+        patch.setattr(sys, "argv", ["windrow", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+    return subprocess.CompletedProcess(sys.argv, int(status or 0), said.getvalue(), complained.getvalue())
+
+
+def windrow_apart(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "windrow", *map(str, arguments)],
-        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=150,

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from fix_command import windrow, windrow_running, write_config
+from fix_command import windrow_apart, windrow_running, write_config
 from fix_faults import kill_python_workers
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
@@ -43,7 +43,7 @@ def test_killed_in_the_middle_of_a_change(make_pipeline: Callable[..., Pipeline]
                 wait_for(lambda: relay.epochs > epochs, "the leader to drain")
                 kill_python_workers()
                 assert process.wait(150) == 0, talk.read_text()
-            already = windrow("reshard", "2", "--config", config)
+            already = windrow_apart("reshard", "2", "--config", config)
             writing.close()
             pipeline.wait_published(relay, load.committed * 5)
     assert "has 2 shards instead of 3" in talk.read_text()

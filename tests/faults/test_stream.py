@@ -28,6 +28,7 @@ def test_query_killed_in_mid_batch_loses_and_doubles_nothing(
         wait_for(lambda: load.committed * 5 >= 2_000, "a backlog")
     for _ in range(2):
         with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk"):
+            wait_for(lambda: not pipeline.transaction_open(), "the end of what the last one left open", STARTED)
             wait_for(pipeline.transaction_open, "an open transaction", STARTED)
             for process in marked(mark):
                 with suppress(ProcessLookupError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_command import windrow, write_config
+from fix_command import windrow_apart, write_config
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
 from windrow.errors import TransformInvalid
@@ -108,7 +108,7 @@ def test_command_refuses_a_wrong_query_with_its_remedy(pipeline: Pipeline, tmp_p
         baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
     )
     (tmp_path / "query.sql").write_text("SELECT id, topic, worth AS value FROM outbox")
-    refused = windrow("relay", "--config", config, "--transform", tmp_path / "query.sql")
+    refused = windrow_apart("relay", "--config", config, "--transform", tmp_path / "query.sql")
     assert refused.returncode == 2, refused.stderr
     assert "transform: [UNRESOLVED_COLUMN" in refused.stderr
     assert "Correct the query. It reads from outbox" in refused.stderr

@@ -61,7 +61,7 @@ CREATE TABLE {position} (
   shard     integer NOT NULL,
   published bigint NOT NULL,
   position  text NOT NULL,
-  released  bigint NOT NULL,
+  released  bigint NOT NULL DEFAULT 0,
   saved_at  timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (relay, shard)
 );
