@@ -56,8 +56,9 @@ def test_messages_that_wait_and_those_outside_the_times_are_left_alone(pipeline:
     with pipeline.connect() as connection:
         connection.execute(
             f"INSERT INTO {pipeline.settings.name}_position (relay, shard, published, position)"
-            """ SELECT name, 0, 1, '{"v":1,"db":"1","lo":"' || pg_snapshot_xmin(pg_current_snapshot()) || ':0:"}'"""
-            f" FROM {pipeline.settings.name}_relay"
+            """ SELECT name, 0, 1, '{"v":1,"db":"' || system_identifier || '","lo":"'"""
+            """ || pg_snapshot_xmin(pg_current_snapshot()) || ':0:"}'"""
+            f" FROM {pipeline.settings.name}_relay, pg_control_system()"
         )
     now = datetime.now(UTC)
     assert find(pipeline.settings, Selection(since=now)).messages == 0

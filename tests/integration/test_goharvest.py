@@ -7,6 +7,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from confluent_kafka import Consumer
+from psycopg.sql import SQL
 from pyspark.sql import SparkSession
 
 from fix_pipeline import Pipeline, wait_for
@@ -15,7 +16,7 @@ from windrow.cli.init import init
 from windrow.election.neli import Neli
 from windrow.errors import OutboxTableMissing
 from windrow.kafka.clients import client_config, create_topic
-from windrow.publish.dead_letter import DeadLetters
+from windrow.publish.dead_letter import DeadLetters, LetterTable
 from windrow.relay.setup import prepare, takeover
 from windrow.relay.status import status
 from windrow.settings import Settings
@@ -123,11 +124,12 @@ def test_dead_letter_is_kept_as_bytes_and_written_back_as_goharvest_has_it(make:
     prepare(pipeline.settings)
     pipeline.stash("key", "grüße", ["a", "b"], ["ü", None])
     letters = DeadLetters(pipeline.settings)
-    letters.bury([1], "of no use")
+    with pipeline.connect() as connection:
+        LetterTable(pipeline.settings, connection).execute("bury", ids=[1], behind=[None], reason="of no use")
     content = letters.show(1)
     assert content is not None
     assert (content.key, content.value, content.header_values) == (b"key", "grüße".encode(), ["ü".encode(), None])
-    assert letters.retry(None) == 1
+    assert (letters.retry(None), letters.write_back(SQL("true"))) == (1, 1)
     first, second = pipeline.rows()
     assert second == first == (pipeline.topic, "key", "grüße", ["a", "b"], ["ü", None], None)
 
