@@ -52,7 +52,7 @@ def streaming(pipeline: Pipeline, checkpoint: Path, mark: str, talk: Path) -> It
 def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 def main(source: dict[str, str], sink: dict[str, str], checkpoint: str) -> None:
