@@ -1,7 +1,7 @@
 """Exactly-once publishing: the records of a page and the new position are one Kafka transaction.
 
-Invariant: a page is in Kafka, for consumers that read committed, if and only if its position is. The transactional id
-is stable for a shard, so opening a publisher ends whatever its predecessor left open, and fences it; only then is the
+Invariant: a page is in Kafka, for consumers that read committed, if and only if its position is. The transactional ids
+are stable for a shard, so opening a publisher ends whatever its predecessor left open, and fences it; only then is the
 committed position read, which is where the capture has to start.
 
 Released dead letters are published in the same way. Their progress is a number, which every transaction commits beside
@@ -11,6 +11,7 @@ the position: each moves one of the two and repeats the other.
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -63,6 +64,9 @@ _REFUSED: Final = _REFUSED_BY_TOPIC | {
 _Headers = list[tuple[str, str | bytes | None]]
 _SETTLE_WITHIN: Final = 30.0
 _OFFSETS_WITHIN: Final = 10.0
+# Two producers in turns: a commit returns before the broker has ended the transaction in all partitions, and until then
+# the same producer's next one is put off by 20 ms.
+_PLACES: Final = ("a", "b")
 _ABORT_WITHIN: Final = 5.0
 
 
@@ -112,21 +116,22 @@ class TransactionalPublisher:
         self._refusals: list[PublishFailed] = []
         self._in_transaction = False
         self._reader = position_reader(settings)
-        self._producer = _producer(
-            settings, shard.index, **{"delivery.report.only.error": True, "on_delivery": self._refused}
-        )
+        own = {"delivery.report.only.error": True, "on_delivery": self._refused}
+        self._producers = [_producer(settings, f"{shard.index}.{place}", **own) for place in _PLACES]
+        self._place = 0
         self.committed: Committed | None = None
         """Where the shard stands; None where it has never published."""
         with self._translated():
-            self._producer.list_topics(settings.position_topic, timeout=_SETTLE_WITHIN)
+            for each in self._producers:
+                each.list_topics(settings.position_topic, timeout=_SETTLE_WITHIN)
         with contextlib.suppress(Interrupted):  # for the connection's sake; what counts is read once it is our turn
             self._read_committed()
 
     def open(self, membership: bytes, saved: Committed | None) -> None:
         """End and fence the predecessor, and read how far it came."""
         self._membership = membership
-        with self._translated():
-            self._producer.init_transactions(_SETTLE_WITHIN)
+        with self._translated(), ThreadPoolExecutor(len(self._producers)) as threads:
+            list(threads.map(lambda each: each.init_transactions(_SETTLE_WITHIN), self._producers))
         self._read_committed()
         if self.committed is None and saved is not None:
             log.warning(
@@ -194,14 +199,21 @@ class TransactionalPublisher:
         self._producer.commit_transaction(_SETTLE_WITHIN)
         self._in_transaction = False
         self.committed = committed
+        self._place = (self._place + 1) % len(self._producers)
 
     def close(self) -> None:
         """Leave no transaction open where Kafka can still be told; otherwise the successor ends it."""
         if self._in_transaction:
             with contextlib.suppress(KafkaException):
                 self._producer.abort_transaction(_ABORT_WITHIN)
-        self._producer.purge()
+        for each in self._producers:
+            each.purge()
         self._reader.close()
+
+    @property
+    def _producer(self) -> Producer:
+        """The one whose turn it is."""
+        return self._producers[self._place]
 
     def _abort(self) -> None:
         """Go back to before the transaction, so that a part of its records can be tried."""
