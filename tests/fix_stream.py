@@ -29,7 +29,7 @@ def streaming(pipeline: Pipeline, checkpoint: Path, mark: str, talk: Path) -> It
         "outboxTable": pipeline.settings.outbox_table,
         "name": "stream",
         "shards": "2",
-        "maxRowsPerTrigger": "600",
+        "maxRowsPerTrigger": "300",
     }
     sink = {f"kafka.{name}": value for name, value in pipeline.settings.base_kafka_config.items()}
     with (

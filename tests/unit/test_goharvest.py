@@ -39,6 +39,8 @@ limits:
   sendConcurrency: 4
   sendBuffer: 10
   markQueryRecords: 100
+  maxInFlightRecords: 1000
+  minMetricsInterval: 5s
 """
 LIMITS_THAT_ARE_GONE = {key for key in GONE if key.startswith("limits.")}
 
