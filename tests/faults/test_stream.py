@@ -14,9 +14,9 @@ from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
 from fix_stream import streaming
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
-STARTED = 150.0
+STARTED = 300.0
 
 
 def test_query_killed_in_mid_batch_loses_and_doubles_nothing(
