@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import psutil
 
+from fix_faults import python_workers
 from windrow.embedded import ports
 from windrow.embedded.server import Commands, Server
 
@@ -74,8 +75,8 @@ class Worker(_SparkServer):
 
     @property
     def tasks(self) -> int:
-        """How many of its Python workers are at work; they are children of a daemon."""
-        return sum(map(_is_python_worker, psutil.Process(self.pid).children(recursive=True)))
+        """How many of its Python workers are at work."""
+        return len(list(python_workers(psutil.Process(self.pid))))
 
     def _commands(self) -> Commands:
         where = ("--host", ports.HOST, "--port", str(self.port), "--webui-port", "0")
@@ -104,14 +105,6 @@ class Connect(_SparkServer):
         given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
         return self._spark("spark-submit", "--master", "local[4]", *given, *server)
-
-
-def _is_python_worker(process: psutil.Process) -> bool:
-    try:
-        parent = process.parent()
-        return parent is not None and "pyspark.daemon" in " ".join(parent.cmdline())
-    except psutil.NoSuchProcess:  # gone since it was listed
-        return False
 
 
 @contextmanager

@@ -67,6 +67,7 @@ class SnapshotCapture:
                 "columns": SQL(", ".join(_selected(self._layout))),
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, self._layout),
+                "unseen": self._tables.fill(query("snapshot", "unseen")),
             }
             for setting in _SESSION:
                 self._connection.execute(setting)

@@ -94,11 +94,8 @@ class SpanCapture(SnapshotCapture):
     def at(cls, settings: Settings, shard: Shard, committed: str | None) -> Self:
         """A capture that has started where `committed` ends."""
         capture = cls(settings, shard)
-        try:
+        with capture._closed_on_error():
             capture.start(committed)
-        except BaseException:
-            capture.close()
-            raise
         return capture
 
     @property

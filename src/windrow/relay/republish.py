@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from psycopg.sql import Composed
+
 from windrow.database.layouts import layout_of
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
@@ -71,10 +73,7 @@ def find(settings: Settings, selection: Selection) -> Found:
     with interruptible(), _connected(settings) as connection:
         check(connection, tables)
         published = str(saved_as_published(connection, tables))
-        rows = connection.execute(
-            tables.fill(query("republish", "found"), **layout_of(connection, tables).fragments()),
-            _parameters(selection, published),
-        ).fetchall()
+        rows = connection.execute(_statement("found", connection, tables), _parameters(selection, published)).fetchall()
     return Found(selection, published, [OfTopic(*row) for row in rows])
 
 
@@ -84,7 +83,7 @@ def republish(settings: Settings, found: Found) -> Iterator[Written]:
     first = min((each.first_id for each in found.topics), default=1)
     last = max((each.last_id for each in found.topics), default=0)
     with interruptible(), _connected(settings) as connection:
-        statement = tables.fill(query("republish", "write"), **layout_of(connection, tables).fragments())
+        statement = _statement("write", connection, tables)
         while first <= last:
             parameters = {"first": first, "last": last, "chunk": _CHUNK}
             row = connection.execute(
@@ -94,6 +93,12 @@ def republish(settings: Settings, found: Found) -> Iterator[Written]:
                 return
             yield Written(*row)
             first = row[1] + 1
+
+
+def _statement(name: str, connection: Connection, tables: Tables) -> Composed:
+    layout = layout_of(connection, tables).fragments()
+    chosen = tables.fill(query("republish", "chosen"), **layout)
+    return tables.fill(query("republish", name), chosen=chosen, **layout)
 
 
 def _connected(settings: Settings) -> Connection:

@@ -87,7 +87,10 @@ def _shard(  # noqa: PLR0913, PLR0917 - all that makes a shard
 ) -> ShardStatus:
     position = Position.decode(committed.position) if committed else Position("")
     parameters = {"lo": str(position.lo), "hi": str(position.hi or NOTHING), "after": position.after}
-    statement = tables.fill(query("status", "backlog"), mine=predicate(shard, layout), **layout.fragments())
+    unseen = tables.fill(query("snapshot", "unseen"))
+    statement = tables.fill(
+        query("status", "backlog"), mine=predicate(shard, layout), unseen=unseen, **layout.fragments()
+    )
     row = connection.execute(statement, parameters).fetchone()
     backlog, oldest = row or (0, None)
     published = committed.published if committed else 0

@@ -4,17 +4,19 @@ SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
        (SELECT tx::text FROM {outbox} WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1)
 FROM pg_control_system()
 
+-- name: unseen
+-- A part of others: the rows not visible in lo. They began after it or were open in it: two places in the index, however
+-- old the oldest open transaction is.
+SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
+UNION ALL
+SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
+
 -- name: poll
 -- In one round trip: the rows not visible in lo, the snapshot they are seen in, and what the control row says.
 -- Rows too many or too large for one page are not returned; then crowded is true.
--- Not visible is what began after lo or was open in it: two places in the index, however old the oldest open one is.
 WITH fresh AS MATERIALIZED (
   SELECT {columns}, {size} AS size
-  FROM (
-    SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
-    UNION ALL
-    SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
-  ) AS unseen
+  FROM ({unseen}) AS unseen
   WHERE {mine}
   LIMIT %(records)s + 1
 ), load AS (
@@ -30,11 +32,7 @@ ORDER BY id
 -- name: first
 -- The smallest id between two snapshots.
 SELECT min({id})
-FROM (
-  SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
-  UNION ALL
-  SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
-) AS unseen
+FROM ({unseen}) AS unseen
 WHERE pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
 
 -- name: fresh
@@ -42,11 +40,7 @@ WHERE pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
 SELECT pg_current_snapshot()::text, count(*), coalesce(sum(size), 0)
 FROM (
   SELECT {size} AS size
-  FROM (
-    SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
-    UNION ALL
-    SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
-  ) AS unseen
+  FROM ({unseen}) AS unseen
   WHERE {mine}
   LIMIT %(records)s + 1
 ) AS new
