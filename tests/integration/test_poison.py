@@ -56,6 +56,28 @@ def test_poison_in_the_middle_of_a_backlog(make_pipeline: Callable[..., Pipeline
     assert len(DeadLetters(pipeline.settings).list(10)) == 5
 
 
+@pytest.mark.parametrize(
+    ("column", "content", "reason"),
+    [
+        ("header_keys", "'{a,b}'::text[]", "2 header keys and 0 header values"),
+        ("partition", "-1", "partition -1 is less than 0"),
+    ],
+)
+def test_row_that_is_no_message_becomes_a_dead_letter(
+    pipeline: Pipeline, column: str, content: str, reason: str
+) -> None:
+    pipeline.write(*map(pipeline.message, ("1", "2", "3")))
+    with pipeline.connect() as connection:
+        connection.execute(f"UPDATE {pipeline.settings.outbox_table} SET {column} = {content} WHERE id = 2")
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 2)
+        wait_for(lambda: DeadLetters(pipeline.settings).list(10), "the dead letter")
+    assert pipeline.values() == [b"1", b"3"]
+    assert [(letter.id, letter.reason.endswith(reason)) for letter in DeadLetters(pipeline.settings).list(10)] == [
+        (2, True)
+    ]
+
+
 def test_retried_dead_letter_is_published_once_the_cause_is_mended(pipeline: Pipeline) -> None:
     limit_message_size(pipeline, 10_000)
     pipeline.write(pipeline.message(TOO_LARGE, headers={"a": "1"}), pipeline.message("good"))

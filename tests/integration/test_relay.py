@@ -2,16 +2,20 @@
 
 from collections.abc import Callable
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
+from fix_faults import python_workers
 from fix_pipeline import Pipeline, wait_for
 from windrow import Message
 from windrow.capture.position import Position
 from windrow.errors import OutboxTableMissing, PositionForeign, SettingsInvalid
 from windrow.kafka.clients import client_config
 from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, MeterRead, Relay, State
+from windrow.relay.epoch import warm_up
 from windrow.relay.setup import prepare
 from windrow.settings import Settings
 
@@ -22,6 +26,14 @@ def test_restarted_relay_goes_on_where_it_ended(pipeline: Pipeline) -> None:
         with pipeline.relay() as relay:
             pipeline.wait_published(relay, (start + 1) * 50)
     assert pipeline.values() == [f"{start} {number}".encode() for start in range(3) for number in range(50)]
+
+
+def test_warm_up_leaves_workers_that_the_next_job_takes(spark: SparkSession) -> None:
+    warm_up(spark)
+    warm = set(python_workers(psutil.Process()))
+    warm_up(spark)
+    assert len(warm) >= 2
+    assert set(python_workers(psutil.Process())) <= warm
 
 
 def test_states_follow_each_other(pipeline: Pipeline) -> None:

@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from windrow import embedded
 from windrow.bench.check import NONE, Faults, Numbers, faults
 from windrow.bench.load import KEYS, backlog
-from windrow.bench.receiver import PARTITIONS
 from windrow.bench.size import Size
 from windrow.database.postgres import Connection, Tables, connect
 from windrow.errors import EnvironmentUnfit
@@ -30,6 +29,7 @@ from windrow.relay.setup import default_shards, prepare
 from windrow.settings import Settings
 from windrow.spark.session import session
 
+PARTITIONS: Final = 4
 _FIRST_WITHIN: Final = 60.0
 # Checkpoints would fall into some runs and not into others.
 _POSTGRES: Final = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "512MB"}
@@ -84,6 +84,8 @@ class Bed:
     helpers: ProcessPoolExecutor
     say: Callable[[str], None]
     shards: int
+    live_partitions: int
+    """Partitions of the topic that a live load goes to."""
     embedded_kafka: bool
     faults: Faults = NONE
 
@@ -94,7 +96,7 @@ class Bed:
         self.faults += found
 
     @contextmanager
-    def lane(self, epoch: float = 3_600.0, **settings: Any) -> Iterator[Lane]:
+    def lane(self, epoch: float = 3_600.0, partitions: int = PARTITIONS, **settings: Any) -> Iterator[Lane]:
         name = f"windrow_bench_{uuid4().hex[:8]}"
         loaded = Settings.load(
             environment={},
@@ -109,7 +111,7 @@ class Bed:
         lane = Lane(loaded, f"{name}.records", self.spark)
         try:
             prepare(loaded)
-            create_topic(loaded, lane.topic, PARTITIONS)
+            create_topic(loaded, lane.topic, partitions)
             yield lane
         finally:
             _remove(lane)
@@ -127,7 +129,9 @@ def _remove(lane: Lane) -> None:
 
 
 @contextmanager
-def open_bed(size: Size, database: str | None, kafka: str | None, say: Callable[[str], None]) -> Iterator[Bed]:
+def open_bed(
+    size: Size, database: str | None, kafka: str | None, say: Callable[[str], None], live_partitions: int = 1
+) -> Iterator[Bed]:
     """A bed on the given servers, or on embedded ones of its own."""
     with ExitStack() as stack:
         if database is None:
@@ -143,4 +147,4 @@ def open_bed(size: Size, database: str | None, kafka: str | None, say: Callable[
         shards = default_shards()
         helpers = ProcessPoolExecutor(shards + 2, multiprocessing.get_context("spawn"))
         stack.callback(helpers.shutdown, cancel_futures=True)
-        yield Bed(size, database, config, spark, helpers, say, shards, kafka is None)
+        yield Bed(size, database, config, spark, helpers, say, shards, live_partitions, kafka is None)

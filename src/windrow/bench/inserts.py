@@ -7,12 +7,10 @@ import psycopg
 
 from windrow.bench.bed import Bed
 from windrow.bench.load import HEADERS, KEYS, key_of, value_of
-from windrow.message import Message
-from windrow.outbox import Outbox
+from windrow.bench.writers import INSERT, PreparedInsert
 from windrow.settings import Settings
 from windrow.table import quoted
 
-_Statement = tuple[str, tuple[Any, ...]]
 _TURNS: Final = 10
 _TRANSACTION: Final = 100
 _GOHARVEST: Final = """
@@ -29,7 +27,7 @@ CREATE TABLE {table} (
 """
 _STASH: Final = """
 INSERT INTO {table} (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values)
-VALUES (now(), %s, %s, %s, %s, %s)
+VALUES (now(), $1, $2, $3, {names}, {contents})
 """
 
 
@@ -43,32 +41,37 @@ def inserts(bed: Bed) -> dict[str, float]:
 def insert_in_turns(settings: Settings, topic: str, count: int) -> tuple[float, float]:
     """Inserts a second into windrow's table and into goharvest's: one statement each, a hundred a transaction.
 
-    Statements are made before the clock runs: it is the tables that are compared, not who builds the messages.
+    Prepared statements, straight through libpq: it is the tables that are compared, not how parameters are made.
     """
-    outbox, table = Outbox(settings.outbox_table), quoted(settings.outbox_table, "_goharvest")
-    headers = [(name, content.decode()) for name, content in HEADERS]
-    names, contents = [name for name, _ in headers], [content for _, content in headers]
-    text, stash = value_of(0)[8:].decode().ljust(200), _STASH.format(table=table)
-    keys = [key_of(number, KEYS).decode() for number in range(count // _TURNS)]
-    ours = [outbox.insert(Message(topic, key=key, value=text, headers=headers)) for key in keys]
-    theirs = [(stash, (topic, key, text, names, contents)) for key in keys]
+    table = quoted(settings.outbox_table, "_goharvest")
+    keys = [key_of(number, KEYS) for number in range(count // _TURNS)]
     seconds = [0.0, 0.0]
-    with psycopg.connect(settings.data_source, autocommit=True) as connection:
-        connection.execute(_GOHARVEST.format(table=table))
+    with (
+        psycopg.connect(settings.data_source, autocommit=True) as connection,
+        psycopg.connect(settings.data_source, autocommit=True) as other,
+    ):
+        other.execute(_GOHARVEST.format(table=table))
+        sides = (
+            (connection, PreparedInsert(connection, INSERT, quoted(settings.outbox_table), topic)),
+            (
+                other,
+                PreparedInsert(other, _STASH, table, topic, [(name, content.decode()) for name, content in HEADERS]),
+            ),
+        )
         try:
             for _ in range(_TURNS):
-                for which, statements in enumerate((ours, theirs)):
-                    seconds[which] += _insert(connection, statements)
+                for which, side in enumerate(sides):
+                    seconds[which] += _insert(*side, keys)
         finally:
-            connection.execute(f"DROP TABLE {table}")
+            other.execute(f"DROP TABLE {table}")
     return count / seconds[0], count / seconds[1]
 
 
-def _insert(connection: psycopg.Connection[Any], statements: list[_Statement]) -> float:
+def _insert(connection: psycopg.Connection[Any], insert: PreparedInsert, keys: list[bytes]) -> float:
     """Seconds that it took."""
-    began = time.monotonic()
-    for first in range(0, len(statements), _TRANSACTION):
+    text, began = value_of(0)[8:].ljust(200), time.monotonic()
+    for first in range(0, len(keys), _TRANSACTION):
         with connection.transaction():
-            for statement in statements[first : first + _TRANSACTION]:
-                connection.execute(*statement)
+            for key in keys[first : first + _TRANSACTION]:
+                insert(key, text)
     return time.monotonic() - began

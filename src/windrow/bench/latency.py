@@ -1,5 +1,6 @@
 """Live load: how long from the return of a commit until a consumer has the record, in multiples of T."""
 
+from contextlib import ExitStack
 from statistics import median
 from typing import Final
 
@@ -37,9 +38,16 @@ def round_trip(bed: Bed) -> float:
 
 def warm_up(bed: Bed) -> None:
     """A broker that has just started takes ten times as long for a small transaction as a warm one."""
-    bed.say(f"warming the broker up with {bed.size.small_transactions:,} small transactions …")
-    with bed.lane() as lane:
-        trips = bed.helpers.submit(round_trips, lane.settings, lane.topic, bed.size.small_transactions).result()
+    producers = bed.shards + 1
+    bed.say(
+        f"warming the broker up: {producers} producers of {bed.size.small_transactions:,} small transactions each …"
+    )
+    with ExitStack() as lanes:
+        at_work = [
+            bed.helpers.submit(round_trips, lane.settings, lane.topic, bed.size.small_transactions)
+            for lane in (lanes.enter_context(bed.lane()) for _ in range(producers))
+        ]
+        trips, *_ = (each.result() for each in at_work)
     ends = [median(part) * 1e3 for part in (trips[:50], trips[-50:])]
     bed.say(f"  a transaction took {ends[0]:.1f} ms at first, {ends[1]:.1f} ms at the end")
 
@@ -48,7 +56,7 @@ def _latency(bed: Bed, rate: int, *, durably: bool) -> tuple[float, float]:
     """Median and 99th percentile, in milliseconds."""
     ignored = int(rate * bed.size.warm_up)
     count = ignored + int(rate * bed.size.live)
-    with bed.lane(epoch=bed.size.epoch) as lane, lane.relaying() as relay:
+    with bed.lane(bed.size.epoch, bed.live_partitions) as lane, lane.relaying() as relay:
         bed.say(f"  {WRITERS} writers, {rate:,} records/s for {count / rate:.0f} s …")
         receipts = bed.helpers.submit(receive, lane.settings, lane.topic, count + 1, live=True)
         written = bed.helpers.submit(write_live, lane.settings, lane.topic, count, rate, durably=durably)

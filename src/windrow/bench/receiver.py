@@ -15,7 +15,6 @@ from windrow.bench.load import number_in
 from windrow.kafka.clients import client_config
 from windrow.settings import Settings
 
-PARTITIONS: Final = 4
 _BATCH: Final = 5_000
 _BATCH_WITHIN: Final = 0.02
 _QUIET: Final = 60.0
@@ -43,7 +42,8 @@ class Receipts:
 def receive(settings: Settings, topic: str, expected: int, *, live: bool) -> Receipts:
     """Receive until so many came, and a little longer for what must not come; or until nothing comes for a minute."""
     consumer = Consumer(client_config(settings, _CONFIG))
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    partitions = consumer.list_topics(topic, timeout=_QUIET).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     numbers, times = bytearray(), []
     received, ends_at = 0, time.monotonic() + _QUIET
     while time.monotonic() < ends_at:

@@ -24,7 +24,7 @@ class Size:
     idle: float
     inserts: int
     small_transactions: int
-    """Transactions that warm the broker up."""
+    """Transactions, a producer, that warm the broker up: its code is compiled as it is used."""
 
 
 FULL: Final = Size(
@@ -33,13 +33,13 @@ FULL: Final = Size(
     small_backlog=200_000,
     large_backlog=2_000_000,
     traffic=600_000,
-    warm_up=10.0,
+    warm_up=40.0,
     live=60.0,
     epoch=30.0,
     settle=10.0,
     idle=30.0,
     inserts=100_000,
-    small_transactions=3_000,
+    small_transactions=4_000,
 )
 QUICK: Final = Size(
     backlog=30_000,

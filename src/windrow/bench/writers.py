@@ -5,6 +5,7 @@ directly, so that ten thousand transactions a second leave the machine to the re
 """
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import psycopg
 from psycopg import pq
+from psycopg.sql import Literal
 
 from windrow.bench.check import Numbers
 from windrow.bench.load import HEADERS, KEYS, key_of, value_of
@@ -20,7 +22,9 @@ from windrow.table import quoted
 
 WRITERS: Final = 4
 _LEAD: Final = 200_000_000
-_INSERT: Final = """
+_NAME: Final = b"insert"
+_BINARY: Final = (0, 1, 1)
+INSERT: Final = """
 INSERT INTO {table} (topic, key, value, header_keys, header_values)
 VALUES ($1, $2::bytea, $3::bytea, {names}, {contents})
 """
@@ -51,25 +55,38 @@ class _Writer:
         with psycopg.connect(self.settings.data_source, autocommit=True) as connection:
             if not self.durably:
                 connection.execute("SET synchronous_commit = off")
-            libpq = connection.pgconn
-            _expect_ok(libpq.prepare(b"w", _statement(self.settings, connection)))
-            topic = self.topic.encode()
+            insert = PreparedInsert(connection, INSERT, quoted(self.settings.outbox_table), self.topic)
             for number in share:
                 due = self.begin + int(number / self.rate * 1e9)
                 if (early := due - time.monotonic_ns()) > 0:
                     time.sleep(early / 1e9)
-                result = libpq.exec_prepared(b"w", [topic, key_of(number, KEYS), value_of(number)], [0, 1, 1])
-                moments.append(time.monotonic_ns())
-                _expect_ok(result)
+                moments.append(insert(key_of(number, KEYS), value_of(number)))
         return moments
 
 
-def _statement(settings: Settings, connection: psycopg.Connection[Any]) -> bytes:
-    literals = [
-        psycopg.sql.Literal([name for name, _ in HEADERS]).as_string(connection),
-        psycopg.sql.Literal([content for _, content in HEADERS]).as_string(connection),
-    ]
-    return _INSERT.format(table=quoted(settings.outbox_table), names=literals[0], contents=literals[1]).encode()
+class PreparedInsert:
+    """Inserts records with the same headers, in a statement that the server has prepared."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        statement: str,
+        table: str,
+        topic: str,
+        headers: Sequence[tuple[str, bytes | str]] = HEADERS,
+    ) -> None:
+        self._libpq, self._topic = connection.pgconn, topic.encode()
+        names, contents = ([*column] for column in zip(*headers, strict=True))
+        arrays = {"names": Literal(names), "contents": Literal(contents)}
+        written = statement.format(table=table, **{name: each.as_string(connection) for name, each in arrays.items()})
+        _expect_ok(self._libpq.prepare(_NAME, written.encode()))
+
+    def __call__(self, key: bytes, value: bytes) -> int:
+        """Insert one; returns when that was done."""
+        result = self._libpq.exec_prepared(_NAME, [self._topic, key, value], _BINARY)
+        now = time.monotonic_ns()
+        _expect_ok(result)
+        return now
 
 
 def _expect_ok(result: "pq.abc.PGresult") -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import adbc_driver_postgresql.dbapi as adbc
-from psycopg.sql import SQL, Composable, Composed, Literal
+from psycopg.sql import SQL, Composable, Literal
 
 from windrow.capture.position import (
     MAX_SNAPSHOT,
@@ -176,8 +176,9 @@ class SnapshotCapture:
         return self._connection.execute(statement, parameters).fetchone()
 
     @cached_property
-    def _poll_query(self) -> Composed:
-        return self._tables.fill(query("snapshot", "poll"), **self._fragments)
+    def _poll_query(self) -> bytes:
+        """As bytes: rendered once, not with every look."""
+        return self._tables.fill(query("snapshot", "poll"), **self._fragments).as_bytes(self._connection)
 
     def _page_statement(self, hi: Snapshot) -> str:
         # COPY, which ADBC reads twice as fast as a plain result, takes no parameters: quoted literals instead.

@@ -24,6 +24,13 @@ def bench() -> None:
 @click.option("--quick", is_flag=True, help="Small sizes, to see that it works: the figures mean little.")
 @click.option("--database", metavar="URL", help="Measure on this PostgreSQL instead of an embedded one.")
 @click.option("--kafka", metavar="SERVERS", help="Measure on these brokers instead of an embedded one.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Partitions of the live loads' topic. T is measured with one.",
+)
 def relay(
     as_json: bool,  # noqa: FBT001 - a flag
     only: tuple[str, ...],
@@ -31,6 +38,7 @@ def relay(
     quick: bool,  # noqa: FBT001 - a flag
     database: str | None,
     kafka: str | None,
+    partitions: int,
 ) -> None:
     """Measure the relay: throughput, latency, cost; and whether anything was lost, duplicated or reordered.
 
@@ -51,7 +59,11 @@ def relay(
         raise click.UsageError(f"no such figure: {', '.join(unknown)}; there are {', '.join(KEYS)}")
     talk = Console(stderr=True, highlight=False)
     with open_bed(
-        QUICK if quick else FULL, database, kafka, lambda line: talk.print(line, style="dim", soft_wrap=True)
+        QUICK if quick else FULL,
+        database,
+        kafka,
+        lambda line: talk.print(line, style="dim", soft_wrap=True),
+        partitions,
     ) as bed:
         figures = measure(bed, wanted)
     if as_json:

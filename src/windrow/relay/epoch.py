@@ -41,12 +41,14 @@ def run_epoch(  # noqa: PLR0913, PLR0917 - all that makes an epoch
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Have a Python worker that has imported this module, so that an epoch's tasks start at once."""
-    spark.range(0, 1, 1, 1).mapInArrow(_no_shards, REPORT).collect()
+    """Have Python workers that have imported this module, so that the tasks of an epoch and its heir start at once."""
+    spark.range(0, 2, 1, 2).mapInArrow(_no_shards, REPORT).collect()
 
 
-def _no_shards(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from ()
+def _no_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Spark keeps a worker only if its task has read its input to the end."""
+    for _ in batches:
+        yield from ()
 
 
 def _shard_task(

@@ -1,6 +1,7 @@
 -- The outbox: one row is one message. Rows are found by the transaction that wrote them (tx) and published in the
 -- order of their ids. Writers need INSERT on this table and SELECT on its id. Partitioned, it is a ring of slots, which
--- rows enter by the clock and which are emptied whole.
+-- rows enter by the clock and which are emptied whole. What a row may hold is not checked here, which would cost every
+-- writer a twelfth of its speed: the relay makes a malformed one a dead letter.
 CREATE TABLE IF NOT EXISTS {outbox} (
   id            bigint GENERATED ALWAYS AS IDENTITY,
   tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -10,10 +11,9 @@ CREATE TABLE IF NOT EXISTS {outbox} (
   value         bytea,
   header_keys   text[] NOT NULL DEFAULT '{{}}',
   header_values bytea[] NOT NULL DEFAULT '{{}}',
-  partition     integer CHECK (partition >= 0),
+  partition     integer,
   timestamp     timestamptz,{slot}
-  PRIMARY KEY (id{and_slot}),
-  CHECK (cardinality(header_keys) = cardinality(header_values))
+  PRIMARY KEY (id{and_slot})
 ){by_slot};
 -- A table of another system, goharvest's for instance, is taken over as it is, and rewritten once for its new column.
 ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();
