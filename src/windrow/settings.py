@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PREFIX: Final = "WINDROW_"
-_POLICIES: Final = ("dead-letter", "block-key", "stop")
 _SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "limits", "purge", "spark")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,180}")
 _OURS: Final = ("transactional.id", "enable.idempotence", "group.id", "delivery.report.only.error")
@@ -61,9 +60,12 @@ def _kafka_with_brokers(config: Mapping[str, str]) -> Iterator[str]:
     yield from _kafka(config)
 
 
-def _poison(value: str) -> Iterator[str]:
-    if value not in _POLICIES:
-        yield f"give {', '.join(_POLICIES[:-1])} or {_POLICIES[-1]}, not {value!r}"
+def _one_of(*choices: str) -> Check:
+    def check(value: str) -> Iterator[str]:
+        if value not in choices:
+            yield f"give {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}"
+
+    return check
 
 
 def _spark(config: Mapping[str, str]) -> Iterator[str]:
@@ -100,6 +102,11 @@ class Limits:
         "how long Kafka waits for a leader that died; brokers refuse less than 6s unless told otherwise",
         bounds(timedelta(seconds=1), timedelta(minutes=5), "1s to 5m"),
         default=timedelta(seconds=6),
+    )
+    lease_timeout: timedelta = _field(
+        "how long a leader chosen by lease may be silent before another takes over",
+        bounds(timedelta(milliseconds=500), timedelta(minutes=5), "500ms to 5m"),
+        default=timedelta(seconds=5),
     )
     io_error_backoff: timedelta = _field(
         "first pause after the database or Kafka failed; it doubles up to 30 s",
@@ -168,8 +175,23 @@ class Settings:
     poison: str = _field(
         "what becomes of a message that Kafka refuses for good: dead-letter keeps it in a table, block-key also what"
         " comes after it of its key, stop ends the relay",
-        _poison,
+        _one_of("dead-letter", "block-key", "stop"),
         default="dead-letter",
+    )
+    capture: str = _field(
+        "how new rows are found: snapshot, by what transactions see; mark, by writing to the rows, on any database",
+        _one_of("snapshot", "mark"),
+        default="snapshot",
+    )
+    delivery: str = _field(
+        "exactly-once, in Kafka transactions; or at-least-once, for brokers without them",
+        _one_of("exactly-once", "at-least-once"),
+        default="exactly-once",
+    )
+    election: str = _field(
+        "how the leader is chosen: neli, by a Kafka consumer group; or lease, by a row in the database",
+        _one_of("neli", "lease"),
+        default="neli",
     )
     source: str = _field("content of the x-source header; without it the relay's name", default="")
     transform: str = _field("a query in SQL that messages go through on the way", default="")
@@ -204,6 +226,8 @@ class Settings:
             mistakes.append(
                 "poison: block-key knows the keys before a transform, not after it: give dead-letter or stop"
             )
+        if self.delivery == "at-least-once" and self.capture == "snapshot":
+            mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
         if mistakes:
             raise SettingsInvalid(mistakes)
 
