@@ -130,11 +130,24 @@ class Pipeline:
 
 
 @pytest.fixture
-def make_pipeline(postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession) -> Callable[..., Pipeline]:
+def strategy() -> dict[str, str]:
+    """Settings of every pipeline of a test; those that hold for several strategies are parametrised with `CAPTURES`."""
+    return {}
+
+
+CAPTURES = pytest.mark.parametrize(
+    "strategy", [{"capture": "snapshot"}, {"capture": "mark"}], ids=lambda strategy: "-".join(strategy.values())
+)
+
+
+@pytest.fixture
+def make_pipeline(
+    postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession, strategy: dict[str, str]
+) -> Callable[..., Pipeline]:
     """Make a pipeline on the shared servers, with settings of its own."""
 
     def make(partitions: int = 2, storage: Storage = "plain", **settings: Any) -> Pipeline:
-        return pipeline_on(postgres.url, kafka.client_config, spark, partitions, storage, **settings)
+        return pipeline_on(postgres.url, kafka.client_config, spark, partitions, storage, **{**strategy, **settings})
 
     return make
 

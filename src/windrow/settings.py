@@ -226,6 +226,12 @@ class Settings:
             mistakes.append(
                 "poison: block-key knows the keys before a transform, not after it: give dead-letter or stop"
             )
+        if self.capture == "mark" and self.transform:
+            mistakes.append("transform: is for capture: snapshot, whose positions a query's batches can be told by")
+        if self.capture == "mark" and self.purge.retention:
+            mistakes.append(
+                "purge.retention: capture: mark deletes rows once they are published; leave it out, or give snapshot"
+            )
         if self.delivery == "at-least-once" and self.capture == "snapshot":
             mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
         if mistakes:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from fix_pipeline import Pipeline, wait_for
+from fix_pipeline import CAPTURES, Pipeline, wait_for
 from windrow import Message
+
+pytestmark = CAPTURES
 
 
 def test_rows_committed_out_of_id_order_are_all_relayed(pipeline: Pipeline) -> None:

@@ -5,11 +5,12 @@ the following page while the last one is still being published. If publishing fa
 new one starts from the position that was committed last.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from windrow.database.layouts import Layout
 from windrow.record import Progress, Record
 
 
@@ -41,3 +42,13 @@ class Capture(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def selected(layout: Layout) -> Iterator[str]:
+    """A record's fields, as a SELECT has them."""
+    for name in Record._fields:
+        expression = getattr(layout.columns, name)
+        if name == "timestamp":
+            yield f"(extract(epoch FROM {expression}) * 1000)::bigint AS timestamp"
+        else:
+            yield name if expression == name else f"{expression} AS {name}"

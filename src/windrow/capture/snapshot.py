@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import adbc_driver_postgresql.dbapi as adbc
-from psycopg.sql import SQL, Composable, Literal
+from psycopg.sql import SQL, Composable, Literal, Placeholder
 
 from windrow.capture.position import (
     MAX_SNAPSHOT,
@@ -27,9 +27,9 @@ from windrow.capture.position import (
     objection,
     objection_to_rows,
 )
-from windrow.capture.protocol import Page
+from windrow.capture.protocol import Page, selected
 from windrow.capture.shards import predicate
-from windrow.database.layouts import Layout, layout_of
+from windrow.database.layouts import layout_of
 from windrow.database.postgres import PLANS, Tables, connect, connection_string, interruptible
 from windrow.database.queries import query
 from windrow.errors import Interrupted, PositionForeign
@@ -61,13 +61,13 @@ class SnapshotCapture:
         self._target = Position.decode(target).lo if target else None
         self._connection = connect(self._source)
         with interruptible(), self._closed_on_error():
-            self._layout = layout_of(self._connection, self._tables)
+            self._layout = layout_of(self._connection, self._tables, "snapshot")
             self._fragments: dict[str, Composable] = {
                 **self._layout.fragments(),
-                "columns": SQL(", ".join(_selected(self._layout))),
+                "columns": SQL(", ".join(selected(self._layout))),
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, self._layout),
-                "unseen": self._tables.fill(query("snapshot", "unseen")),
+                "unseen": self._tables.fill(query("snapshot", "unseen"), lo=Placeholder("lo")),
             }
             for setting in _SESSION:
                 self._connection.execute(setting)
@@ -201,13 +201,3 @@ class SnapshotCapture:
             for setting in _SESSION:
                 cursor.execute(setting)
         return connection
-
-
-def _selected(layout: Layout) -> Iterator[str]:
-    """A record's fields, as a SELECT has them."""
-    for name in Record._fields:
-        expression = getattr(layout.columns, name)
-        if name == "timestamp":
-            yield f"(extract(epoch FROM {expression}) * 1000)::bigint AS timestamp"
-        else:
-            yield name if expression == name else f"{expression} AS {name}"

@@ -45,7 +45,9 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
         settings = load_settings(config, **{**dict.fromkeys(options), **_ANYWHERE, **given})
         ring = wanted_ring(settings, storage)
         shards = settings.shards or default_shards()
-        click.echo(script(Tables.beside(settings.outbox_table), settings.name, shards, ring), nl=False)
+        click.echo(
+            script(Tables.beside(settings.outbox_table), settings.name, shards, settings.capture, ring), nl=False
+        )
         return
     settings = load_settings(config, **options)
     if plan := takeover(settings):

@@ -10,7 +10,7 @@ Invariant: under windrow's own layout every expression is the plain column, so t
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Final, NamedTuple
 
 from psycopg.sql import SQL, Composable
 
@@ -34,6 +34,8 @@ class Columns:
     header_values: str = "header_values"
     partition: str = "partition"
     timestamp: str = "timestamp"
+    mark: str = "mark"
+    """Where `capture: mark` writes its marks; a plain column under every layout."""
     size: str = "coalesce(octet_length(value), 0) + coalesce(octet_length(key), 0) + pg_column_size(header_values)"
     """Bytes of key, value and headers, near enough to bound a page by."""
 
@@ -47,6 +49,10 @@ class Layout:
     columns: Columns
     written: Mapping[str, str] = field(hash=False)
     """The columns that a message is written to, as expressions over windrow's own."""
+
+    def found_by(self, capture: str) -> str:
+        """The column by which a capture finds rows."""
+        return TX if capture == "snapshot" else self.columns.mark
 
     def fragments(self) -> dict[str, Composable]:
         """The expressions by windrow's names, and the two lists of an INSERT, for named queries."""
@@ -85,6 +91,7 @@ GOHARVEST: Final = Layout(
             "ARRAY(SELECT convert_to(kafka_header_values[place], 'UTF8')"
             " FROM generate_subscripts(kafka_header_keys, 1) AS place)"
         ),
+        mark="leader_id",
         partition="NULL::integer",
         timestamp="NULL::timestamptz",
         size=(
@@ -104,6 +111,32 @@ GOHARVEST: Final = Layout(
 LAYOUTS: Final = (OWN, GOHARVEST)
 
 
+class Finding(NamedTuple):
+    """What makes a table one whose rows a capture can find."""
+
+    column: SQL
+    """Its column, in the definition of a new table."""
+    find: SQL
+    """Statements for a table that may have been there, another system's for instance."""
+
+
+def finding(layout: Layout, capture: str) -> Finding:
+    """By the transaction that wrote a row, and an index; or by a mark, which costs writers nothing."""
+    if capture == "snapshot":
+        return Finding(
+            SQL("\n  tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),"),
+            SQL(
+                "-- A table that was there is rewritten once for its new column.\n"
+                "ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();\n"
+                "CREATE INDEX ON {outbox} (tx)"
+            ),
+        )
+    return Finding(
+        SQL("\n  mark          uuid,"),
+        SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {layout.columns.mark} uuid"),
+    )
+
+
 def told(columns: AbstractSet[str]) -> Layout | None:
     """The layout that a table with these columns has; None where it is none of them."""
     return next((each for each in LAYOUTS if each.told_by <= columns), None)
@@ -115,13 +148,14 @@ def columns_of(connection: Connection, tables: Tables) -> frozenset[str]:
     return frozenset(str(name) for (name,) in rows)
 
 
-def layout_of(connection: Connection, tables: Tables) -> Layout:
-    """The outbox's layout, once it is seen to be one and to have all that a relay needs."""
+def layout_of(connection: Connection, tables: Tables, capture: str) -> Layout:
+    """The outbox's layout, once it is seen to be one and to have all that this capture needs."""
     columns = columns_of(connection, tables)
     layout = fit(columns, tables)
-    if TX not in columns:
+    if (needed := layout.found_by(capture)) not in columns:
         raise OutboxTableMissing(
-            f'outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {TX}: run "windrow init"'
+            f"outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {needed}, by which"
+            f' capture: {capture} finds rows: run "windrow init"; or give the capture that it was made for'
         )
     return layout
 

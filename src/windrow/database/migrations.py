@@ -10,7 +10,7 @@ from importlib.resources import files
 import psycopg
 from psycopg.sql import SQL, Composed, Literal
 
-from windrow.database.layouts import columns_of, fit
+from windrow.database.layouts import OWN, Finding, columns_of, finding, fit
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.database.ring import Ring, columns
@@ -37,30 +37,30 @@ def migrations() -> list[Migration]:
     ]
 
 
-def migrate(connection: Connection, tables: Tables, ring: Ring | None = None) -> list[Migration]:
+def migrate(connection: Connection, tables: Tables, capture: str, ring: Ring | None = None) -> list[Migration]:
     """Apply what is pending and return it.
 
     A new outbox is made as this ring, or as a plain table; one that is there must be of a layout that windrow knows.
     """
     with connection.transaction():
         connection.execute(query("migration", "lock"), {"table": tables.outbox.as_string(connection)})
+        layout = OWN
         if there := columns_of(connection, tables):
-            fit(there, tables)
-            ring = None
+            layout, ring = fit(there, tables), None
         connection.execute(tables.fill(query("migration", "create")))
         version = _version(connection, tables)
         pending = [migration for migration in migrations() if migration.version > version]
         for migration in pending:
-            connection.execute(_statements(tables, migration, ring))
+            connection.execute(_statements(tables, migration, finding(layout, capture), ring))
             connection.execute(_record(tables, migration))
     return pending
 
 
-def script(tables: Tables, relay: str, shards: int, ring: Ring | None = None) -> str:
+def script(tables: Tables, relay: str, shards: int, capture: str, ring: Ring | None = None) -> str:
     """All migrations and the relay's entry as one script, for those who run their schema changes by hand."""
     parts: list[Composed | SQL] = [SQL("BEGIN"), tables.fill(query("migration", "create"))]
     for migration in migrations():
-        parts.append(_statements(tables, migration, ring))
+        parts.append(_statements(tables, migration, finding(OWN, capture), ring))
         parts.append(_record(tables, migration))
     parts.append(tables.fill(query("relay", "enter"), name=Literal(relay), shards=Literal(shards)))
     parts.append(SQL("COMMIT"))
@@ -85,8 +85,9 @@ def check(connection: Connection, tables: Tables) -> None:
         )
 
 
-def _statements(tables: Tables, migration: Migration, ring: Ring | None) -> Composed:
-    return tables.fill(migration.statements, **columns(tables, ring))
+def _statements(tables: Tables, migration: Migration, finding: Finding, ring: Ring | None) -> Composed:
+    find = tables.fill(finding.find)
+    return tables.fill(migration.statements, found_by=finding.column, find=find, **columns(tables, ring))
 
 
 def _record(tables: Tables, migration: Migration) -> Composed:

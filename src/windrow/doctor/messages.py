@@ -5,14 +5,13 @@ database is found as well.
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # exported, but not in mypy's sense
 
-from windrow.capture.snapshot import SnapshotCapture
+from windrow.capture.choice import peek
 from windrow.doctor.finding import Finding, failed, info, ok, warning
 from windrow.doctor.kafka import Cluster, judge_operations, judge_replicas, operations_on, replicas_of, settings_of
 from windrow.errors import DatabaseForbids, PositionForeign
@@ -56,9 +55,7 @@ def examine_positions(
         shard = Shard(index, shards)
         try:
             position = committed.get(index) or Registry(settings).saved().get(index)
-            with closing(SnapshotCapture(settings, shard)) as capture:
-                capture.start(position.position if position else None)
-                waiting += capture.next().records
+            waiting += peek(settings, shard, position.position if position else None)
         except PositionForeign as error:
             remedy = "docs/reference/errors.md says how to go on, under PositionForeign"
             yield failed("positions", f"shard {index}: {error}", remedy)

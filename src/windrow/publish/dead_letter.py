@@ -5,7 +5,7 @@ do with them. A retry does not publish: it releases letters, that is, gives them
 publish them. Who numbers holds the relay's row, so that no number is given twice.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from psycopg import Cursor
 from psycopg.sql import Composable
 
-from windrow.database.layouts import layout_of
+from windrow.database.layouts import Layout, layout_of
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing
@@ -72,19 +72,26 @@ class LetterTable:
                 raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
             yield int(rows[0][0])
 
-    def execute(self, name: str, mine: Composable | None = None, **parameters: object) -> int:
+    def execute(
+        self, name: str, mine: Composable | None = None, ahead: Composable | None = None, **parameters: object
+    ) -> int:
         """Run a statement; returns how many rows it changed."""
-        return self._run(name, mine, parameters).rowcount
+        return self._run(name, {"mine": mine, "ahead": ahead}, parameters).rowcount
 
     def rows(self, name: str, mine: Composable | None = None, **parameters: object) -> list[tuple[Any, ...]]:
-        return self._run(name, mine, parameters).fetchall()
+        return self._run(name, {"mine": mine}, parameters).fetchall()
 
-    def _run(self, name: str, mine: Composable | None, parameters: dict[str, object]) -> Cursor[tuple[Any, ...]]:
-        fragments = {} if mine is None else {"mine": mine}
-        tables = Tables.beside(self.settings.outbox_table)
-        if name in {"bury", "write_back"}:
-            fragments |= layout_of(self.connection, tables).fragments()
-        statement = tables.fill(query("dead_letter", name), **fragments)
+    def layout(self) -> Layout:
+        """The layout of the outbox that they come from."""
+        return layout_of(self.connection, Tables.beside(self.settings.outbox_table), self.settings.capture)
+
+    def _run(
+        self, name: str, given: Mapping[str, Composable | None], parameters: dict[str, object]
+    ) -> Cursor[tuple[Any, ...]]:
+        fragments = {key: fragment for key, fragment in given.items() if fragment is not None}
+        if name in {"bury", "write_back", "forget_ahead"}:
+            fragments |= self.layout().fragments()
+        statement = Tables.beside(self.settings.outbox_table).fill(query("dead_letter", name), **fragments)
         return self.connection.execute(statement, {"relay": self.settings.name, **parameters})
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from windrow.capture.position import NOTHING, Position
+from windrow.capture.choice import ahead
 from windrow.capture.protocol import Page
 from windrow.capture.shards import predicate
 from windrow.database.postgres import Connection, interruptible
@@ -76,7 +76,7 @@ class Aside:
         self, settings: Settings, shard: Shard, publisher: TransactionalPublisher, connection: Connection
     ) -> None:
         self.blocks_keys = settings.poison == "block-key"
-        self._limits, self._publisher = settings.limits, publisher
+        self._settings, self._limits, self._publisher = settings, settings.limits, publisher
         self._table = LetterTable(settings, connection)
         self._mine = predicate(shard)
         self._blocked: dict[_Key, int] = {}
@@ -89,17 +89,11 @@ class Aside:
         if not present:
             return
         committed = self._publisher.committed
-        position = Position.decode(committed.position) if committed else Position("")
+        waiting = ahead(self._settings, self._table.layout(), (committed and committed.position) or None)
         with self._changing():
             if committed:
                 self._table.execute("forget_published", self._mine, released=committed.released)
-            self._table.execute(
-                "forget_ahead",
-                self._mine,
-                lo=str(position.lo),
-                hi=str(position.hi or NOTHING),
-                after=position.after,
-            )
+            self._table.execute("forget_ahead", self._mine, waiting.holds)
         self.know_blocked()
 
     def know_blocked(self) -> None:

@@ -52,7 +52,7 @@ class Deletion:
     def steps(self, connection: Connection, published: Snapshot) -> Iterator[int]:
         """Delete chunk by chunk; yields the number of rows of each."""
         chunks = 1
-        self._fragments = layout_of(connection, self._tables).fragments()
+        self._fragments = layout_of(connection, self._tables, "snapshot").fragments()
         while True:
             look = self._look(connection, published, chunks)
             for places in look.places:

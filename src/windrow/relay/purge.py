@@ -54,7 +54,9 @@ class Purger:
         self._deletion = Deletion(settings.purge, self._tables)
 
     def purge(self) -> Iterator[int]:
-        """Purge step by step; yields the number of rows of each."""
+        """Purge step by step; yields the number of rows of each. Rows that are found by marks are not kept at all."""
+        if self._settings.capture == "mark":
+            return
         with interruptible(), connect(self._settings.data_source, f"windrow {self._settings.name} purge") as connection:
             for setting in PLANS:
                 connection.execute(setting)

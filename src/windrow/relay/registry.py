@@ -71,6 +71,11 @@ class Registry:
         name = Literal(self.settings.name)
         connection.execute(self.tables.fill(query("relay", "enter"), name=name, shards=Literal(shards)))
 
+    def others(self, connection: Connection) -> list[str]:
+        """The other relays that read this outbox."""
+        rows = connection.execute(self.tables.fill(query("relay", "others")), {"name": self.settings.name}).fetchall()
+        return [str(name) for (name,) in rows]
+
     def open_epoch(self, epoch: UUID, leader: UUID, membership: bytes) -> Opened:
         row = self._execute("open_epoch", epoch=epoch, leader=leader, membership=membership)
         if row is None:

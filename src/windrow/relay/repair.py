@@ -19,6 +19,7 @@ from typing import Final
 
 from psycopg.sql import SQL, Composable, Composed, Literal
 
+from windrow.capture.choice import require_snapshot
 from windrow.capture.position import Position, Snapshot, objection, objection_to_rows
 from windrow.capture.shards import predicate
 from windrow.database.layouts import Layout, layout_of
@@ -63,6 +64,7 @@ class Repair:
     """Looks at one relay's positions and rows, and repairs them if told to."""
 
     def __init__(self, settings: Settings) -> None:
+        require_snapshot(settings, "its positions name marks on rows, which hold in every copy: nothing to repair")
         self._settings = settings
         self._registry = Registry(settings)
         self._tables = Tables.beside(settings.outbox_table)
@@ -122,7 +124,7 @@ class Repair:
         return Findings(tuple(reasons), *(row or (0, 0, 0)))
 
     def _filled(self, connection: Connection, name: str, shards: list[_Shard]) -> Composed:
-        layout = layout_of(connection, self._tables)
+        layout = layout_of(connection, self._tables, "snapshot")
         judged = self._tables.fill(
             query("repair", "judged"),
             **layout.fragments(),

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from psycopg.sql import Composed
 
+from windrow.capture.choice import require_snapshot
 from windrow.database.layouts import layout_of
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
@@ -69,6 +70,7 @@ class Found:
 
 def find(settings: Settings, selection: Selection) -> Found:
     """Look what there is; changes nothing."""
+    require_snapshot(settings, "rows are deleted once they are published, so that there is nothing to republish")
     tables = Tables.beside(settings.outbox_table)
     with interruptible(), _connected(settings) as connection:
         check(connection, tables)
@@ -96,7 +98,7 @@ def republish(settings: Settings, found: Found) -> Iterator[Written]:
 
 
 def _statement(name: str, connection: Connection, tables: Tables) -> Composed:
-    layout = layout_of(connection, tables).fragments()
+    layout = layout_of(connection, tables, "snapshot").fragments()
     chosen = tables.fill(query("republish", "chosen"), **layout)
     return tables.fill(query("republish", name), chosen=chosen, **layout)
 

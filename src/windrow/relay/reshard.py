@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
+from windrow.capture.marks import MarkPosition
 from windrow.capture.position import MAX_SNAPSHOT
 from windrow.errors import Interrupted
 from windrow.kafka.clients import committed_positions, position_reader
@@ -66,9 +67,16 @@ class Resharding:
 
 def begin(settings: Settings, shards: int, wanted: int) -> Resharding | None:
     """Choose where all shards are to stop; None where that cannot be said in a position's space at present."""
-    target = Registry(settings).now()
-    if len(target.lo.pack()) > MAX_SNAPSHOT:
+    target = _target(settings)
+    if target is None:
         log.warning("relay %s: too many transactions are open to change the number of shards; later", settings.name)
         return None
     log.info("relay %s: draining %d shards", settings.name, shards)
-    return Resharding(settings, target.encode(), shards, wanted)
+    return Resharding(settings, target, shards, wanted)
+
+
+def _target(settings: Settings) -> str | None:
+    if settings.capture == "mark":  # what is not published is marked anew by whichever shard it then belongs to
+        return MarkPosition().encode()
+    now = Registry(settings).now()
+    return now.encode() if len(now.lo.pack()) <= MAX_SNAPSHOT else None

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from windrow.capture.choice import require_snapshot
 from windrow.database.layouts import TX, columns_of, fit
 from windrow.database.migrations import Migration, migrate
 from windrow.database.postgres import connect
@@ -37,10 +38,13 @@ def takeover(settings: Settings) -> str | None:
     tables = Registry(settings).tables
     with connect(settings.data_source) as connection:
         columns = columns_of(connection, tables)
-    if not columns or TX in columns:
+    if not columns or (layout := fit(columns, tables)).found_by(settings.capture) in columns:
         return None
+    if settings.capture == "mark":
+        column = layout.columns.mark
+        return f"{settings.outbox_table} is there, a table of {layout.name} layout. It gets a column {column}."
     return (
-        f"{settings.outbox_table} is there, a table of {fit(columns, tables).name} layout. It is taken over with its"
+        f"{settings.outbox_table} is there, a table of {layout.name} layout. It is taken over with its"
         f" rows: it gets a column {TX} (the writing transaction), for which it is rewritten once, and an index on it;"
         " writers wait meanwhile. Its other columns and those who write to it stay as they are."
     )
@@ -57,13 +61,21 @@ def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
     The storage is chosen when the outbox is made; where it is there, the same or none has to be named.
     """
     registry = Registry(settings)
+    if storage == "partitioned":
+        require_snapshot(settings, "rows of a partitioned outbox are not deleted one by one; give storage plain")
     with connect(settings.data_source) as connection:
-        applied = migrate(connection, registry.tables, wanted_ring(settings, storage))
+        applied = migrate(connection, registry.tables, settings.capture, wanted_ring(settings, storage))
         found: Storage = "partitioned" if ring_of(connection, registry.tables) else "plain"
         if storage not in {None, found}:
             raise SettingsInvalid(
                 [f"storage: outbox {settings.outbox_table} is {found}, which is fixed; give {found} or leave it out"]
             )
+        if settings.capture == "mark" and (others := registry.others(connection)):
+            mistake = (
+                f"capture: mark: rows are deleted once one relay has published them, and {', '.join(others)} reads"
+                f" outbox {settings.outbox_table} too; give another outboxTable, or capture: snapshot"
+            )
+            raise SettingsInvalid([mistake])
         registry.enter(connection, settings.shards or default_shards())
     shards = registry.fit_shards()
     return Prepared(applied, found, shards, create_own_topics(settings, shards))

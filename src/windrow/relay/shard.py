@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import Final, Literal
 from uuid import UUID
 
+from windrow.capture.choice import capture_of
 from windrow.capture.protocol import Capture, Page
-from windrow.capture.snapshot import SnapshotCapture
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, RelayFenced, WindrowError
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Progress, Record, Released, Shard
@@ -204,7 +204,7 @@ class ShardLoop:
             self._check(turn)
         with (
             closing(TransactionalPublisher(self._settings, self._shard)) as publisher,
-            closing(SnapshotCapture(self._settings, self._shard, self._target)) as capture,
+            closing(capture_of(self._settings, self._shard, self._epoch, self._target)) as capture,
         ):
             if turn.heir == self._epoch:
                 seat.relieve()

@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
-from windrow.capture.position import NOTHING, Position
+from windrow.capture.choice import ahead
 from windrow.capture.shards import predicate
 from windrow.database.layouts import Layout, layout_of
 from windrow.database.migrations import check
@@ -69,29 +69,30 @@ def status(settings: Settings) -> Status:
         shards, leader = row
         with closing(position_reader(settings)) as reader:
             committed = committed_positions(reader, settings, range(shards))
-        flights, layout = Registry(settings).in_flight(connection), layout_of(connection, tables)
+        flights, layout = Registry(settings).in_flight(connection), layout_of(connection, tables, settings.capture)
         each = [
-            _shard(connection, tables, layout, Shard(index, shards), committed.get(index), flights.get(index, Flight()))
+            _shard(
+                settings, connection, layout, Shard(index, shards), committed.get(index), flights.get(index, Flight())
+            )
             for index in range(shards)
         ]
     return Status(settings.name, leader, each)
 
 
 def _shard(  # noqa: PLR0913, PLR0917 - all that makes a shard
+    settings: Settings,
     connection: Connection,
-    tables: Tables,
     layout: Layout,
     shard: Shard,
     committed: Committed | None,
     flight: Flight,
 ) -> ShardStatus:
-    position = Position.decode(committed.position) if committed else Position("")
-    parameters = {"lo": str(position.lo), "hi": str(position.hi or NOTHING), "after": position.after}
-    unseen = tables.fill(query("snapshot", "unseen"))
-    statement = tables.fill(
-        query("status", "backlog"), mine=predicate(shard, layout), unseen=unseen, **layout.fragments()
+    at = committed or Committed(0, "")
+    rows, holds = ahead(settings, layout, at.position or None)
+    mine = predicate(shard, layout)
+    statement = Registry(settings).tables.fill(
+        query("status", "backlog"), rows=rows, ahead=holds, mine=mine, **layout.fragments()
     )
-    row = connection.execute(statement, parameters).fetchone()
+    row = connection.execute(statement).fetchone()
     backlog, oldest = row or (0, None)
-    published = committed.published if committed else 0
-    return ShardStatus(shard.index, published, position.encode(), backlog, oldest or 0.0, *flight)
+    return ShardStatus(shard.index, at.published, at.position, backlog, oldest or 0.0, *flight)

@@ -1,10 +1,9 @@
--- The outbox: one row is one message. Rows are found by the transaction that wrote them (tx) and published in the
--- order of their ids. Writers need INSERT on this table and SELECT on its id. Partitioned, it is a ring of slots, which
+-- The outbox: one row is one message. Rows are found by the transaction that wrote them (tx), or by a mark that is
+-- written to them, and published in the order of their ids. Writers need INSERT on this table and SELECT on its id. Partitioned, it is a ring of slots, which
 -- rows enter by the clock and which are emptied whole. What a row may hold is not checked here, which would cost every
 -- writer a twelfth of its speed: the relay makes a malformed one a dead letter.
 CREATE TABLE IF NOT EXISTS {outbox} (
-  id            bigint GENERATED ALWAYS AS IDENTITY,
-  tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  id            bigint GENERATED ALWAYS AS IDENTITY,{found_by}
   create_time   timestamptz NOT NULL DEFAULT clock_timestamp(),
   topic         varchar(249) NOT NULL,
   key           bytea,
@@ -15,9 +14,7 @@ CREATE TABLE IF NOT EXISTS {outbox} (
   timestamp     timestamptz,{slot}
   PRIMARY KEY (id{and_slot})
 ){by_slot};
--- A table of another system, goharvest's for instance, is taken over as it is, and rewritten once for its new column.
-ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();
-CREATE INDEX ON {outbox} (tx);{slots}
+{find};{slots}
 
 -- One row a relay: how many shards it has and is to have, who leads, what its tasks show Kafka to be believed, and the
 -- number of the latest released dead letter. The tasks of an epoch may run, until those of its heir are ready to relieve

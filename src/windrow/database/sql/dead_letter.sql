@@ -56,12 +56,7 @@ DELETE FROM {dead_letter} WHERE relay = %(relay)s AND release <= %(released)s AN
 -- name: forget_ahead
 -- Forget the letters of a shard whose rows lie ahead of its position: they will be captured again.
 DELETE FROM {dead_letter} AS letter
-WHERE relay = %(relay)s AND {mine} AND (
-  SELECT NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
-     AND NOT (pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot) AND id <= %(after)s)
-  FROM {outbox}
-  WHERE id = letter.id
-)
+WHERE relay = %(relay)s AND {mine} AND (SELECT {ahead} FROM {outbox} WHERE {id} = letter.id)
 
 -- name: blocked
 -- The keys of a shard that have dead letters, and the first of each.

@@ -2,6 +2,10 @@
 -- Enter a relay under its name, unless it is there.
 INSERT INTO {relay} (name, shards) VALUES ({name}, {shards}) ON CONFLICT (name) DO NOTHING
 
+-- name: others
+-- The other relays of an outbox.
+SELECT name FROM {relay} WHERE name <> %(name)s ORDER BY name
+
 -- name: shards
 -- How many shards a relay has; no row where it was never initialised.
 SELECT shards FROM {relay} WHERE name = %(name)s

@@ -7,9 +7,14 @@ FROM pg_control_system()
 -- name: unseen
 -- A part of others: the rows not visible in lo. They began after it or were open in it: two places in the index, however
 -- old the oldest open transaction is.
-SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax(%(lo)s::pg_snapshot)
+SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax({lo}::pg_snapshot)
 UNION ALL
-SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(%(lo)s::pg_snapshot)))
+SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip({lo}::pg_snapshot)))
+
+-- name: ahead
+-- A part of others: rows ahead of a position.
+NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
+AND NOT (pg_visible_in_snapshot(tx, {hi}::pg_snapshot) AND {id} <= {after})
 
 -- name: poll
 -- In one round trip: the rows not visible in lo, the snapshot they are seen in, and what the control row says.

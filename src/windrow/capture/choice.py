@@ -1,0 +1,86 @@
+"""Which capture the settings name, and what differs between captures for those who only ask about rows."""
+
+from contextlib import closing
+from typing import NamedTuple
+from uuid import UUID
+
+from psycopg.sql import SQL, Composable, Literal
+
+from windrow.capture.mark import MarkCapture
+from windrow.capture.marks import MarkPosition
+from windrow.capture.position import NOTHING, Position
+from windrow.capture.protocol import Capture, selected
+from windrow.capture.shards import predicate
+from windrow.capture.snapshot import SnapshotCapture
+from windrow.database.layouts import Layout, layout_of
+from windrow.database.postgres import Tables, connect, interruptible
+from windrow.database.queries import query
+from windrow.errors import SettingsInvalid
+from windrow.record import Record, Shard
+from windrow.settings import Settings
+
+
+class Ahead(NamedTuple):
+    """The rows ahead of a position: among these rows, those for which this holds."""
+
+    rows: Composable
+    holds: Composable
+
+
+def capture_of(settings: Settings, shard: Shard, epoch: UUID, target: str | None = None) -> Capture:
+    """The shard's capture for the task of an epoch; with a target, it goes on to that position and no further."""
+    if settings.capture == "mark":
+        return MarkCapture(settings, shard, epoch, target)
+    return SnapshotCapture(settings, shard, target)
+
+
+def require_snapshot(settings: Settings, why: str) -> None:
+    """Refuse what only makes sense where published rows are kept and positions are snapshots."""
+    if settings.capture != "snapshot":
+        raise SettingsInvalid([f"capture: {settings.capture}: {why}"])
+
+
+def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record]:
+    """The next rows after a position, a page at most; changes nothing."""
+    if settings.capture == "snapshot":
+        with closing(SnapshotCapture(settings, shard)) as capture:
+            capture.start(committed)
+            return capture.next().records
+    tables = Tables.beside(settings.outbox_table)
+    with interruptible(), connect(settings.data_source, "windrow peek") as connection:
+        layout = layout_of(connection, tables, settings.capture)
+        rows, holds = ahead(settings, layout, committed)
+        statement = tables.fill(
+            query("mark", "peek"),
+            columns=SQL(", ".join(selected(layout))),
+            rows=rows,
+            ahead=holds,
+            mine=predicate(shard, layout),
+            **layout.fragments(),
+        )
+        found = connection.execute(statement, {"records": settings.limits.records_at_once}).fetchall()
+    return list(map(Record._make, found))
+
+
+def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
+    """What is still to be published after a committed position, or without one."""
+    tables, columns = Tables.beside(settings.outbox_table), layout.fragments()
+    if settings.capture == "mark":
+        published = [
+            tables.fill(
+                query("mark", "published"),
+                **columns,
+                given=Literal(each.mark),
+                first=Literal(each.first),
+                last=Literal(each.last),
+            )
+            for each in (MarkPosition.decode(position).published if position else ())
+        ]
+        among = SQL(" OR ").join(published) if published else SQL("false")
+        return Ahead(tables.fill(SQL("SELECT * FROM {outbox}")), SQL("({}) IS NOT TRUE").format(among))
+    at = Position.decode(position) if position else Position("")
+    snapshots = {"lo": Literal(str(at.lo)), "hi": Literal(str(at.hi or NOTHING)), "after": Literal(at.after)}
+    return Ahead(
+        tables.fill(query("snapshot", "unseen"), lo=snapshots["lo"]),
+        tables.fill(query("snapshot", "ahead"), **snapshots, **columns),
+    )

@@ -1,0 +1,142 @@
+"""The `mark` capture: take rows by writing a mark to them, on any database that can do that in one statement.
+
+The earliest rows that carry none of our marks get one of the page's own; once the page is published, they are deleted.
+A row that becomes visible late, behind those that are marked, is taken with the next page. What a predecessor marked
+and did not publish is marked anew: there is no difference between a new row and one that was left behind.
+
+Invariants:
+- When `next` is called, all pages but the last one handed out are published. Those are deleted before more is marked.
+- A page's position names it and the page before it: of these two the rows may still be there when it is committed, and
+  of no others. So who goes on from it finds just the published rows by their marks, whenever we died.
+- Rows are marked only while the control row names our epoch, under its lock. Two tasks never mark at the same time, so
+  none sees a row that another has just passed over.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from psycopg.sql import SQL, Composable
+
+from windrow.capture.marks import Marked, MarkPosition
+from windrow.capture.protocol import Page, selected
+from windrow.capture.shards import predicate
+from windrow.database.layouts import layout_of
+from windrow.database.postgres import PLANS, Tables, connect, interruptible
+from windrow.database.queries import query
+from windrow.record import Record, Shard
+from windrow.settings import Settings
+
+_APPLICATION: Final = "windrow {name} {shard}"
+
+
+class _Handed:
+    """A page that was handed out: its rows' ids, and the mark on them."""
+
+    def __init__(self, mark: UUID, records: Sequence[Record]) -> None:
+        self.ids = [record.id for record in records]
+        self.marked = Marked(mark, self.ids[0], self.ids[-1])
+
+    def upto(self, last: int) -> Marked:
+        return Marked(self.marked.mark, self.marked.first, last)
+
+
+class MarkCapture:
+    """Takes one shard's rows, once started. With a target it takes none, and only deletes what it has published."""
+
+    def __init__(self, settings: Settings, shard: Shard, epoch: UUID, target: str | None = None) -> None:
+        self._tables = Tables.beside(settings.outbox_table)
+        self._limits = settings.limits
+        self._epoch = epoch
+        self._me = {"relay": settings.name, "shard": shard.index, "epoch": epoch}
+        self._draining = target is not None
+        self._connection = connect(settings.data_source, _APPLICATION.format(name=settings.name, shard=shard.index))
+        with interruptible(), self._closed_on_error():
+            layout = layout_of(self._connection, self._tables, settings.capture)
+            self._fragments: dict[str, Composable] = {
+                **layout.fragments(),
+                "columns": SQL(", ".join(selected(layout))),
+                "names": SQL(", ".join(Record._fields)),
+                "mine": predicate(shard, layout),
+            }
+            self._fragments["free"] = self._tables.fill(query("mark", "free"), **self._fragments)
+            for setting in PLANS:
+                self._connection.execute(setting)
+        self._statements = {
+            name: self._tables.fill(query("mark", name), **self._fragments).as_bytes(self._connection)
+            for name in ("look", "mark", "purge", "recover")
+        }
+        self._before: _Handed | None = None
+        self._last: _Handed | None = None
+        self._full = False
+
+    def start(self, committed: str | None) -> None:
+        """Go on from a committed position: what is published goes, and everything else is to be taken."""
+        position = MarkPosition.decode(committed) if committed else MarkPosition()
+        self._before = self._last = None
+        self._full = False
+        with interruptible():
+            for each in position.published:
+                self._execute("recover", mark=each.mark, first=each.first, last=each.last)
+
+    def next(self) -> Page:
+        with interruptible():
+            if self._before:
+                self._purge(self._before.ids)
+            self._before, self._last = self._last, None
+            if self._draining or not self._full:
+                epoch, release, waiting = (self._execute("look", held=self._held) or [(None, 0, False)])[0]
+                if self._draining or not waiting:
+                    return self._page([], epoch, release)
+            return self._mark()
+
+    def purge(self, ids: Sequence[int]) -> None:
+        """Delete rows of the page in hand that have been published."""
+        with interruptible():
+            self._purge(ids)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _mark(self) -> Page:
+        mark, limits = uuid4(), self._limits
+        rows = self._execute(
+            "mark", held=self._held, mark=mark, records=limits.records_at_once, bytes=int(limits.page_bytes)
+        )
+        if not rows:  # the control row names another epoch
+            return self._page([], None, 0)
+        records = [Record._make(row[1:]) for row in rows if row[1] is not None]
+        self._full = len(records) == limits.records_at_once
+        self._last = _Handed(mark, records) if records else None
+        return self._page(records, self._epoch, rows[0][0])
+
+    def _page(self, records: list[Record], epoch: UUID | None, release: int) -> Page:
+        before = tuple(each.marked for each in (self._before,) if each)
+        last = self._last
+
+        def upto(number: int) -> MarkPosition:
+            return MarkPosition((*before, last.upto(number)) if last else before)
+
+        position = MarkPosition((*before, last.marked) if last else before)
+        return Page(records, position, epoch, upto, more=self._full, release=release or 0)
+
+    def _purge(self, ids: Sequence[int]) -> None:
+        self._execute("purge", ids=ids, marks=self._held)
+
+    @property
+    def _held(self) -> list[UUID]:
+        """Our marks that rows may carry."""
+        return [each.marked.mark for each in (self._before, self._last) if each]
+
+    def _execute(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(self._statements[name], {**self._me, **parameters}, prepare=True, binary=True)
+        return cursor.fetchall() if cursor.description else []
