@@ -13,7 +13,7 @@ import pytest
 
 from fix_command import marked, windrow_running, write_config
 from fix_load import Load
-from fix_pipeline import Pipeline, wait_for
+from fix_pipeline import CAPTURES, Pipeline, wait_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -44,6 +44,7 @@ def candidate(pipeline: Pipeline, tmp_path: Path) -> Callable[[], AbstractContex
         outboxTable=pipeline.settings.outbox_table,
         dataSource=pipeline.settings.data_source,
         baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
+        capture=pipeline.settings.capture,
     )
 
     @contextmanager
@@ -58,6 +59,7 @@ def candidate(pipeline: Pipeline, tmp_path: Path) -> Callable[[], AbstractContex
     return running
 
 
+@CAPTURES
 def test_standby_takes_over_from_a_leader_that_is_paused_and_from_one_that_is_killed(
     pipeline: Pipeline, candidate: Callable[[], AbstractContextManager[Candidate]]
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from fix_load import Load
-from fix_pipeline import Pipeline, wait_for
+from fix_pipeline import CAPTURES, Pipeline, wait_for
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import widen_position_topic
 from windrow.observe.verdict import Written
@@ -16,6 +16,7 @@ from windrow.relay.registry import Registry
 from windrow.relay.status import status
 
 
+@CAPTURES
 def test_shards_change_under_load_in_one_term(make_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = make_pipeline(shards=1, purge={"interval": "50ms"}, limits={"pageRecords": 200})
     registry, load, events = Registry(pipeline.settings), Load(pipeline), list[Event]()

@@ -3,8 +3,8 @@
 import pytest
 from psycopg.sql import SQL
 
+from windrow.capture.protocol import selected
 from windrow.capture.shards import predicate
-from windrow.capture.snapshot import _selected
 from windrow.database.layouts import GOHARVEST, LAYOUTS, OWN, Layout, fit, told
 from windrow.database.postgres import Tables
 from windrow.errors import OutboxTableMissing
@@ -26,7 +26,7 @@ def test_a_table_that_lacks_a_column_has_no_layout_and_the_error_names_it(layout
 
 
 def test_the_own_layout_reads_plain_columns() -> None:
-    assert ", ".join(_selected(OWN)) == (
+    assert ", ".join(selected(OWN)) == (
         "id, topic, key, value, header_keys, header_values, partition,"
         " (extract(epoch FROM timestamp) * 1000)::bigint AS timestamp"
     )
@@ -36,8 +36,8 @@ def test_the_own_layout_reads_plain_columns() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_every_layout_gives_every_part_of_a_record(layout: Layout) -> None:
-    selected = list(_selected(layout))
-    assert [each.rpartition(" ")[2] for each in selected] == list(Record._fields)
+    names = [each.rpartition(" ")[2] for each in selected(layout)]
+    assert names == list(Record._fields)
     assert set(layout.written) <= layout.told_by
     SQL("{id} {create_time} {size} {written} {content}").format(**layout.fragments())
 

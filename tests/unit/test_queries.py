@@ -41,7 +41,7 @@ def test_every_query_that_the_code_names_is_there() -> None:
 @pytest.mark.parametrize(("file", "name"), NAMED)
 def test_query_has_a_body_and_no_stray_braces(file: str, name: str) -> None:
     template = query(file, name)._obj
-    assert re.match(r"[A-Z]+\b", template)
+    assert re.match(r"\(?\{?[A-Za-z]+\b", template)
     fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
     assert all(field.isidentifier() for field in fields)
 
@@ -63,8 +63,8 @@ def test_migrations_are_numbered_from_one_without_a_gap() -> None:
 
 
 @pytest.mark.parametrize("migration", migrations(), ids=lambda migration: migration.title)
-def test_migrations_fill_in_tables_and_their_storage_alone(migration: windrow.database.migrations.Migration) -> None:
+def test_migrations_fill_in_tables_their_storage_and_what_finds_rows_alone(migration: windrow.database.migrations.Migration) -> None:
     fields = {field for _, field, _, _ in Formatter().parse(migration.statements._obj) if field is not None}
     assert fields <= {"outbox", "relay", "position", "in_flight", "dead_letter", "migration"} | {
-        *("slot", "and_slot", "by_slot", "slots")
+        *("slot", "and_slot", "by_slot", "slots", "found_by", "find")
     }

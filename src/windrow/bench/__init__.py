@@ -5,7 +5,7 @@ between machines and days. Writers, the receiving consumer and the ceiling's pro
 """
 
 from windrow.bench.bed import Bed, open_bed
-from windrow.bench.figures import KEYS, measure
+from windrow.bench.figures import CAPTURES, keys, measure
 from windrow.bench.size import FULL, QUICK, Size
 
-__all__ = ["FULL", "KEYS", "QUICK", "Bed", "Size", "measure", "open_bed"]
+__all__ = ["CAPTURES", "FULL", "QUICK", "Bed", "Size", "keys", "measure", "open_bed"]

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import confluent_kafka
 
-from windrow.bench import backlog, held, idle, inserts, latency, succession
+from windrow.bench import backlog, held, idle, inserts, latency, strategies, succession
 from windrow.bench.bed import Bed
 from windrow.database.postgres import connect
 from windrow.embedded.broker import VERSION as KAFKA_VERSION
 
-_MEASUREMENTS: Final[Mapping[str, tuple[Callable[[Bed], dict[str, float]], tuple[str, ...]]]] = {
+_Measurements = Mapping[str, tuple[Callable[[Bed], dict[str, float]], tuple[str, ...]]]
+_MEASUREMENTS: Final[_Measurements] = {
     "backlog against the ceiling": (backlog.throughput, ("throughput_ratio", "records_per_s")),
     "backlog of a single key": (backlog.hot_key, ("hot_key_ratio",)),
     "small and large backlog": (backlog.growth, ("growth_ratio",)),
@@ -25,15 +26,25 @@ _MEASUREMENTS: Final[Mapping[str, tuple[Callable[[Bed], dict[str, float]], tuple
     "backlog while a foreign transaction is open": (held.held_xmin, ("held_xmin_ratio",)),
     "inserts": (inserts.inserts, ("insert_ratio",)),
 }
+_OF_MARKS: Final[_Measurements] = {
+    "marks and snapshots": (strategies.mark, ("mark_ratio", "records_per_s")),
+    "statements of marks": (strategies.statements, ("mark_statements_per_1000",)),
+}
+_OF_CAPTURE: Final[Mapping[str, _Measurements]] = {"snapshot": _MEASUREMENTS, "mark": _OF_MARKS}
+CAPTURES: Final = tuple(_OF_CAPTURE)
 _OF_ALL: Final = ("lost", "duplicated", "reordered")
-KEYS: Final = (*(key for _, keys in _MEASUREMENTS.values() for key in keys), *_OF_ALL, "versions")
 
 
-def measure(bed: Bed, only: Collection[str] = ()) -> dict[str, Any]:
+def keys(capture: str) -> tuple[str, ...]:
+    """The figures of a capture."""
+    return (*(key for _, keys in _OF_CAPTURE[capture].values() for key in keys), *_OF_ALL, "versions")
+
+
+def measure(bed: Bed, only: Collection[str] = (), capture: str = "snapshot") -> dict[str, Any]:
     """The figures named, or all; what is measured along with them; and the faults of all runs."""
     figures: dict[str, Any] = {}
     latency.warm_up(bed)
-    for title, run in _wanted(only):
+    for title, run in _wanted(only, _OF_CAPTURE[capture]):
         bed.say(f"{title} …")
         figures |= {key: _rounded(figure) for key, figure in run(bed).items()}
     found = bed.faults
@@ -41,10 +52,12 @@ def measure(bed: Bed, only: Collection[str] = ()) -> dict[str, Any]:
     return figures | {"versions": _versions(bed)}
 
 
-def _wanted(only: Collection[str]) -> Iterator[tuple[str, Callable[[Bed], dict[str, float]]]]:
+def _wanted(
+    only: Collection[str], measurements: _Measurements
+) -> Iterator[tuple[str, Callable[[Bed], dict[str, float]]]]:
     """Without names all; so also where the faults are asked for alone."""
     everything = not set(only).difference(_OF_ALL, {"versions"})
-    for title, (run, keys) in _MEASUREMENTS.items():
+    for title, (run, keys) in measurements.items():
         if everything or set(only) & set(keys):
             yield title, run
 

@@ -5,23 +5,28 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from windrow.bench.bed import Bed, Lane
+from windrow.bench.bed import Bed
+from windrow.database.postgres import connect
 from windrow.embedded.guard import descendants
 
 
 def idle(bed: Bed) -> dict[str, float]:
     with bed.lane() as lane, lane.relaying():
         time.sleep(bed.size.settle)
-        began, statements, cpu = time.monotonic(), _transactions(lane), _cpu_seconds()
+        began, statements, cpu = time.monotonic(), transactions(bed.database), _cpu_seconds()
         time.sleep(bed.size.idle)
-        seconds, statements, cpu = time.monotonic() - began, _transactions(lane) - statements, _cpu_seconds() - cpu
+        seconds, statements, cpu = (
+            time.monotonic() - began,
+            transactions(bed.database) - statements,
+            _cpu_seconds() - cpu,
+        )
     bed.say(f"  {statements / seconds:.1f} statements/s, {cpu / seconds:.3f} cores")
     return {"idle_statements_per_s": statements / seconds, "idle_cpu_cores": cpu / seconds}
 
 
-def _transactions(lane: Lane) -> int:
+def transactions(database: str) -> int:
     """Transactions ended at the database so far: the relay's statements are one each (autocommit)."""
-    with lane.connect() as connection:
+    with connect(database, "windrow bench") as connection:
         row = connection.execute(
             "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
         ).fetchone()

@@ -82,5 +82,5 @@ def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
     snapshots = {"lo": Literal(str(at.lo)), "hi": Literal(str(at.hi or NOTHING)), "after": Literal(at.after)}
     return Ahead(
         tables.fill(query("snapshot", "unseen"), lo=snapshots["lo"]),
-        tables.fill(query("snapshot", "ahead"), **snapshots, **columns),
+        tables.fill(query("snapshot", "beyond"), **snapshots, **columns),
     )

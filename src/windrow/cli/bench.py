@@ -7,7 +7,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from windrow.bench import FULL, KEYS, QUICK, measure, open_bed
+from windrow.bench import CAPTURES, FULL, QUICK, keys, measure, open_bed
 
 _FAULTS: Final = ("lost", "duplicated", "reordered")
 
@@ -22,6 +22,13 @@ def bench() -> None:
 @click.option("--only", multiple=True, metavar="KEY…", help="Measure these figures alone, and what comes with them.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--quick", is_flag=True, help="Small sizes, to see that it works: the figures mean little.")
+@click.option(
+    "--capture",
+    type=click.Choice(CAPTURES),
+    default="snapshot",
+    show_default=True,
+    help="Whose figures: those of the default, or those of mark, against the default.",
+)
 @click.option("--database", metavar="URL", help="Measure on this PostgreSQL instead of an embedded one.")
 @click.option("--kafka", metavar="SERVERS", help="Measure on these brokers instead of an embedded one.")
 @click.option(
@@ -36,6 +43,7 @@ def relay(
     only: tuple[str, ...],
     more: tuple[str, ...],
     quick: bool,  # noqa: FBT001 - a flag
+    capture: str,
     database: str | None,
     kafka: str | None,
     partitions: int,
@@ -50,13 +58,14 @@ def relay(
     Examples:
       windrow bench relay --json
       windrow bench relay --only throughput_ratio hot_key_ratio
+      windrow bench relay --capture mark
       windrow bench relay --database postgresql://app@db/scratch --kafka kafka:9092
     """
     if more and not only:
         raise click.UsageError(f"unexpected argument {more[0]}; name figures after --only")
     wanted = (*only, *more)
-    if unknown := [key for key in wanted if key not in KEYS]:
-        raise click.UsageError(f"no such figure: {', '.join(unknown)}; there are {', '.join(KEYS)}")
+    if unknown := [key for key in wanted if key not in keys(capture)]:
+        raise click.UsageError(f"no such figure: {', '.join(unknown)}; there are {', '.join(keys(capture))}")
     talk = Console(stderr=True, highlight=False)
     with open_bed(
         QUICK if quick else FULL,
@@ -65,7 +74,7 @@ def relay(
         lambda line: talk.print(line, style="dim", soft_wrap=True),
         partitions,
     ) as bed:
-        figures = measure(bed, wanted)
+        figures = measure(bed, wanted, capture)
     if as_json:
         click.echo(json.dumps(figures))
     else:

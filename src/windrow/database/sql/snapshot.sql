@@ -11,7 +11,7 @@ SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax({lo}::pg_snapshot)
 UNION ALL
 SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip({lo}::pg_snapshot)))
 
--- name: ahead
+-- name: beyond
 -- A part of others: rows ahead of a position.
 NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
 AND NOT (pg_visible_in_snapshot(tx, {hi}::pg_snapshot) AND {id} <= {after})

@@ -1,0 +1,28 @@
+"""The other strategies against the default ones, on backlogs, in turns: `mark` ÷ `snapshot`, and what marking asks of
+the database.
+"""
+
+from statistics import median
+
+from windrow.bench.backlog import relayed
+from windrow.bench.bed import Bed
+from windrow.bench.idle import transactions
+
+
+def mark(bed: Bed) -> dict[str, float]:
+    """Marks and snapshots in turns."""
+    marked, snapshots = [], []
+    for _ in range(bed.size.rounds):
+        marked.append(relayed(bed, bed.size.small_backlog, capture="mark"))
+        snapshots.append(relayed(bed, bed.size.small_backlog))
+        bed.say(f"  mark {marked[-1]:,.0f} records/s, snapshot {snapshots[-1]:,.0f}")
+    return {"mark_ratio": median(marked) / median(snapshots), "records_per_s": median(marked)}
+
+
+def statements(bed: Bed) -> dict[str, float]:
+    """Statements at the database while a backlog is relayed, for each thousand of its records."""
+    before = transactions(bed.database)
+    relayed(bed, bed.size.small_backlog, capture="mark")
+    count = transactions(bed.database) - before
+    bed.say(f"  {count:,} statements for {bed.size.small_backlog:,} records")
+    return {"mark_statements_per_1000": count / bed.size.small_backlog * 1000}
