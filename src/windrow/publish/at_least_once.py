@@ -32,7 +32,7 @@ from windrow.record import Committed, Progress, Record, Released, Shard
 from windrow.settings import Settings
 
 _IN_FLIGHT: Final = 1_000
-_LINGER: Final = 1
+_LINGER: Final = 0  # a key waits for the whole round trip; batches grow by themselves under load
 _REPORTS_WITHIN: Final = 0.1
 _ANSWER_WITHIN: Final = 10.0
 _TELL_EVERY: Final = 1.0
@@ -63,7 +63,11 @@ def _config(settings: Settings, timeout: timedelta) -> dict[str, Any]:
 
 
 class AtLeastOncePublisher:
-    """Publishes the pages of one shard, and purges what has arrived; `purge` deletes those ids in one statement."""
+    """Publishes the pages of one shard, and purges what has arrived.
+
+    `purge` deletes rows by their ids in one statement. It should raise where they are no longer ours to delete: that
+    alone stops a leader that was deposed without noticing.
+    """
 
     def __init__(self, settings: Settings, shard: Shard, purge: Callable[[Sequence[int]], None]) -> None:
         """Connect; nobody is disturbed before `open`."""
