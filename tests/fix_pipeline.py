@@ -34,6 +34,37 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = DEADLINE)
         time.sleep(0.02)
 
 
+def received(settings: Settings, topic: str) -> list[Received]:
+    """All that a consumer that reads committed gets from the topic, partition by partition."""
+    messages: list[Received] = []
+    consumer = Consumer(
+        client_config(
+            settings,
+            {
+                "group.id": uuid4().hex,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            },
+        )
+    )
+    partitions = consumer.list_topics(topic).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    ended: set[int] = set()
+    deadline = time.monotonic() + DEADLINE
+    while len(ended) < len(partitions):
+        assert time.monotonic() < deadline, "the topic's end was not reached: an open transaction?"
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            messages.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+    consumer.close()
+    return messages
+
+
 @dataclass
 class Pipeline:
     """An outbox, the settings of its relay, and the topic that the test's messages go to."""
@@ -85,34 +116,7 @@ class Pipeline:
         wait_for(done, f"{count} messages published", seconds)
 
     def received(self) -> list[Received]:
-        """All that a consumer that reads committed gets from the topic, partition by partition."""
-        messages: list[Received] = []
-        consumer = Consumer(
-            client_config(
-                self.settings,
-                {
-                    "group.id": uuid4().hex,
-                    "isolation.level": "read_committed",
-                    "enable.partition.eof": True,
-                },
-            )
-        )
-        partitions = self._admin.list_topics(self.topic).topics[self.topic].partitions
-        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
-        ended: set[int] = set()
-        deadline = time.monotonic() + DEADLINE
-        while len(ended) < len(partitions):
-            assert time.monotonic() < deadline, "the topic's end was not reached: an open transaction?"
-            message = consumer.poll(0.5)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                messages.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
-        consumer.close()
-        return messages
+        return received(self.settings, self.topic)
 
     def transaction_open(self) -> bool:
         """Whether the topic holds records that no transaction has committed or aborted yet."""
@@ -182,7 +186,11 @@ def pipeline_on(
 
 def limit_message_size(pipeline: Pipeline, size: int) -> None:
     """Have the pipeline's topic refuse larger messages."""
-    admin = AdminClient(client_config(pipeline.settings))
+    refuse_larger(pipeline.settings, pipeline.topic, size)
+
+
+def refuse_larger(settings: Settings, topic: str, size: int) -> None:
+    admin = AdminClient(client_config(settings))
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, pipeline.topic, incremental_configs=[entry])
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)

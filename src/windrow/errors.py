@@ -78,10 +78,12 @@ class RelayFenced(WindrowError):
 
 
 class PublishFailed(WindrowError):
-    """Kafka refused records for good; nothing of their page was published."""
+    """Kafka refused records for good."""
 
     def __init__(self, message: str, topic: str = "", *, whole_topic: bool = False) -> None:
         super().__init__(message)
         self.topic = topic
         self.whole_topic = whole_topic
         """Whether the topic takes no record at all, not only this one."""
+        self.published: frozenset[int] = frozenset()
+        """What of the same page was published all the same, by id; in a transaction nothing is."""

@@ -237,6 +237,13 @@ class Settings:
         if mistakes:
             raise SettingsInvalid(mistakes)
 
+    @property
+    def position_group_id(self) -> str:
+        """The consumer group that keeps what shards commit. Outside transactions it must be one without members: from
+        others, Kafka takes commits of members only.
+        """
+        return self.leader_group_id if self.delivery == "exactly-once" else f"{self.leader_group_id}.published"
+
     @classmethod
     def load(cls, file: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
         """Settings from a YAML file, then the environment, then those keyword arguments that are not None."""

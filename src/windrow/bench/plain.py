@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from windrow.bench.load import HEADERS, KEYS, key_of, value_of
 from windrow.kafka.clients import client_config, position_reader
-from windrow.publish.transaction import DEFAULTS
+from windrow.publish.sending import DEFAULTS
 from windrow.settings import Settings
 
 _WITHIN: Final = 30.0

@@ -36,7 +36,7 @@ from windrow.kafka.clients import (
     error_of,
     position_reader,
 )
-from windrow.publish.transaction import DEFAULTS
+from windrow.publish.sending import DEFAULTS
 from windrow.record import Committed
 from windrow.settings import Settings
 
@@ -107,10 +107,11 @@ def examine_group(settings: Settings, cluster: Cluster, shards: int) -> Generato
         try:
             committed = committed_positions(reader, settings, range(shards))
         except Interrupted as error:
-            yield failed("group", str(error), f"permit READ and DESCRIBE on group {settings.leader_group_id}")
+            yield failed("group", str(error), f"permit READ and DESCRIBE on group {settings.position_group_id}")
             return {}
-        yield ok("group", f"{settings.leader_group_id} keeps positions of {len(committed)} of {shards} shards")
-        yield from _examine_transaction(settings, reader)
+        yield ok("group", f"{settings.position_group_id} keeps positions of {len(committed)} of {shards} shards")
+        if settings.delivery == "exactly-once":
+            yield from _examine_transaction(settings, reader)
     yield from _examine_members(settings, cluster.admin)
     return committed
 

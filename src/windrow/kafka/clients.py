@@ -98,7 +98,7 @@ def check_own_topics(settings: Settings, shards: int) -> None:
 
 def position_reader(settings: Settings) -> Consumer:
     """A consumer that never subscribes: it reads the positions that the group has committed."""
-    return Consumer(client_config(settings, {"group.id": settings.leader_group_id, "enable.auto.commit": False}))
+    return Consumer(client_config(settings, {"group.id": settings.position_group_id, "enable.auto.commit": False}))
 
 
 def committed_positions(reader: Consumer, settings: Settings, shards: range) -> dict[int, Committed]:

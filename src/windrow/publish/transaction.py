@@ -17,22 +17,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
-from windrow.kafka.clients import client_config, committed_positions, error_of, position_reader
+from windrow.kafka.clients import committed_positions, error_of, position_reader
+from windrow.publish.sending import DEFAULTS, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
 from windrow.settings import Settings
 
 log = logging.getLogger(__name__)
 
-DEFAULTS: Final[dict[str, Any]] = {
-    "linger.ms": 50,  # large batches out of large pages; the flush at a page's end waits for nothing
-    "partitioner": "murmur2_random",  # the same partition for a key as JVM producers choose
-    "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
-    "transaction.timeout.ms": 30_000,
-    "topic.metadata.propagation.max.ms": 5_000,  # how long a topic may be unknown before it counts as missing
-    # With re-bootstrapping, librdkafka 2.16 forgets the group's coordinator while it commits offsets to it, and waits
-    # forever. The shard's loop opens a new producer from the bootstrap servers instead.
-    "metadata.recovery.strategy": "none",
-}
 _FENCED: Final = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001 - librdkafka's own codes start with an underscore
@@ -46,22 +37,6 @@ _FENCED: Final = frozenset(
         KafkaError.STALE_MEMBER_EPOCH,
     }
 )
-_REFUSED_BY_TOPIC: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - as above
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
-_REFUSED: Final = _REFUSED_BY_TOPIC | {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
-    KafkaError.INVALID_RECORD,
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.POLICY_VIOLATION,
-}
-_Headers = list[tuple[str, str | bytes | None]]
 _SETTLE_WITHIN: Final = 30.0
 _OFFSETS_WITHIN: Final = 10.0
 # Two producers in turns: a commit returns before the broker has ended the transaction in all partitions, and until then
@@ -87,25 +62,8 @@ def commit_positions(settings: Settings, membership: bytes, positions: Mapping[i
 
 def _producer(settings: Settings, purpose: int | str, **own: Any) -> Producer:
     """A producer whose transactional id is stable for a shard, or for another purpose."""
-    return Producer(
-        client_config(
-            settings,
-            {
-                **DEFAULTS,
-                **settings.base_kafka_config,
-                **settings.producer_kafka_config,
-                "transactional.id": f"windrow.{settings.name}.{purpose}",
-                **own,
-            },
-        )
-    )
-
-
-def _malformed(topic: str, names: Sequence[Any], contents: Sequence[Any], partition: int | None) -> PublishFailed:
-    """Why a row that somebody wrote by hand is no message."""
-    if len(names) != len(contents):
-        return PublishFailed(f"topic {topic}: {len(names)} header keys and {len(contents)} header values", topic)
-    return PublishFailed(f"topic {topic}: partition {partition} is less than 0", topic)
+    own["transactional.id"] = f"windrow.{settings.name}.{purpose}"
+    return Producer(producer_config(settings, DEFAULTS, own))
 
 
 class _SequenceSkipped(Interrupted):
@@ -173,7 +131,7 @@ class TransactionalPublisher:
         with self._transaction():
             count = 0
             for page in pages:
-                self._send(page)
+                send(self._producer, self._source, page)
                 count += len(page)
             before = self.committed or Committed(0, "")
             self._finish(before._replace(published=before.published + count, position=progress.encode()))
@@ -187,7 +145,7 @@ class TransactionalPublisher:
 
     def _try_commit(self, records: Sequence[Record], committed: Committed) -> None:
         with self._transaction():
-            self._send(records)
+            send(self._producer, self._source, records)
             self._finish(committed)
 
     @contextlib.contextmanager
@@ -230,38 +188,15 @@ class TransactionalPublisher:
             raise Interrupted(f"Kafka broke off: {error_of(exception).str()}") from exception
         self._in_transaction = False
 
-    def _send(self, records: Sequence[Record]) -> None:
-        """The hot path: what is the same for all records is looked up once."""
-        produce, source = self._producer.produce, ("x-source", self._source)
-        for number, topic, key, value, names, contents, partition, timestamp in records:
-            if len(names) != len(contents) or (partition is not None and partition < 0):
-                raise _malformed(topic, names, contents, partition)
-            headers: _Headers = [*zip(names, contents, strict=True), ("x-sequence", b"%d" % number), source]
-            to = -1 if partition is None else partition
-            while True:
-                try:
-                    produce(topic, value, key, to, None, None, timestamp or 0, headers)
-                except BufferError:
-                    self._producer.poll(0.01)
-                except KafkaException as exception:
-                    self._note(error_of(exception), topic)
-                    raise
-                else:
-                    break
-
     def _refused(self, error: KafkaError, message: Message) -> None:
-        self._note(error, message.topic() or "?")
-
-    def _note(self, error: KafkaError, topic: str) -> None:
-        if error.code() in _REFUSED:
-            whole = error.code() in _REFUSED_BY_TOPIC
-            self._refusals.append(PublishFailed(f"topic {topic}: {error.str()}", topic, whole_topic=whole))
+        if refused := refusal(error, message.topic() or "?"):
+            self._refusals.append(refused)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except PublishFailed:  # before Kafka was asked
+        except PublishFailed:  # before a broker was asked
             self._abort()
             raise
         except KafkaException as exception:

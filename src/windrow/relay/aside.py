@@ -22,7 +22,7 @@ from windrow.capture.shards import predicate
 from windrow.database.postgres import Connection, interruptible
 from windrow.errors import PublishFailed
 from windrow.publish.dead_letter import LetterTable
-from windrow.publish.transaction import TransactionalPublisher
+from windrow.publish.protocol import Publisher
 from windrow.record import Progress, Record, Released, Shard
 from windrow.settings import Settings
 
@@ -72,9 +72,7 @@ class Batch(Protocol):
 class Aside:
     """The dead letters of one shard, in the hands of the shard itself."""
 
-    def __init__(
-        self, settings: Settings, shard: Shard, publisher: TransactionalPublisher, connection: Connection
-    ) -> None:
+    def __init__(self, settings: Settings, shard: Shard, publisher: Publisher, connection: Connection) -> None:
         self.blocks_keys = settings.poison == "block-key"
         self._settings, self._limits, self._publisher = settings, settings.limits, publisher
         self._table = LetterTable(settings, connection)

@@ -20,6 +20,7 @@ from uuid import UUID
 from windrow.capture.choice import capture_of
 from windrow.capture.protocol import Capture, Page
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, RelayFenced, WindrowError
+from windrow.publish.protocol import Publisher
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Progress, Record, Released, Shard
 from windrow.relay.aside import Aside, Batch, CapturedBatch, ReleasedBatch, poison_among
@@ -93,7 +94,7 @@ class ShardLoop:
             except WindrowError as error:
                 return self._report("failed", f"{type(error).__name__}: {error}")
 
-    def _pump(self, seat: Seat, capture: Capture, publisher: TransactionalPublisher, aside: Aside) -> None:
+    def _pump(self, seat: Seat, capture: Capture, publisher: Publisher, aside: Aside) -> None:
         limits = self._settings.limits
         last_message = time.monotonic()
         with ThreadPoolExecutor(1) as ahead:
@@ -117,7 +118,7 @@ class ShardLoop:
                     time.sleep(poll_delay(idle, limits.mark_backoff, limits.max_mark_backoff))
                 page = following.result() if following else self._next(capture)
 
-    def _release(self, seat: Seat, publisher: TransactionalPublisher, aside: Aside, latest: int) -> None:
+    def _release(self, seat: Seat, publisher: Publisher, aside: Aside, latest: int) -> None:
         """Publish what was released of the dead letters since the last time, before anything else of its keys."""
         upto = aside.gather(latest)
         while letters := aside.released(upto):
@@ -131,7 +132,7 @@ class ShardLoop:
 
     def publish(
         self,
-        publisher: TransactionalPublisher,
+        publisher: Publisher,
         batch: Batch,
         records: Sequence[Record],
         progress: Progress | Released,
@@ -143,7 +144,8 @@ class ShardLoop:
         except PublishFailed as refusal:
             if batch.fresh and self._settings.poison == "stop":
                 raise
-            for part, until in self._around(batch, free, progress, refusal):
+            left = [each for each in free if each.id not in refusal.published]
+            for part, until in self._around(batch, left, progress, refusal):
                 self.publish(publisher, batch, part, until)
 
     def _around(
@@ -169,7 +171,7 @@ class ShardLoop:
         self._transactions += 1
         self._failures = 0
 
-    def _commit_idle(self, publisher: TransactionalPublisher, page: Page) -> None:
+    def _commit_idle(self, publisher: Publisher, page: Page) -> None:
         """Now and then commit how far an idle shard has looked, so that it does not hold back the purge; once an epoch
         also if it is where it was, so that Kafka does not forget it.
         """
@@ -197,7 +199,7 @@ class ShardLoop:
         return turn
 
     @contextmanager
-    def _opened(self, seat: Seat) -> Iterator[tuple[Capture, TransactionalPublisher, Aside]]:
+    def _opened(self, seat: Seat) -> Iterator[tuple[Capture, Publisher, Aside]]:
         """Connected to both sides; as an heir, while the task before us still works."""
         turn = seat.turn()
         if turn.heir != self._epoch:

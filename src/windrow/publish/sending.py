@@ -1,0 +1,88 @@
+"""Handing records to a producer: its defaults, the headers, and what counts as refused for good.
+
+Invariant: what is refused is a `PublishFailed`, and no try will help; any other error of Kafka's may pass.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from windrow.errors import PublishFailed
+from windrow.kafka.clients import client_config, error_of
+from windrow.record import Record
+from windrow.settings import Settings
+
+DEFAULTS: Final[dict[str, Any]] = {
+    "linger.ms": 50,  # large batches out of large pages; the flush at a page's end waits for nothing
+    "partitioner": "murmur2_random",  # the same partition for a key as JVM producers choose
+    "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
+    "transaction.timeout.ms": 30_000,
+    "topic.metadata.propagation.max.ms": 5_000,  # how long a topic may be unknown before it counts as missing
+    # With re-bootstrapping, librdkafka 2.16 forgets the group's coordinator while it commits offsets to it, and waits
+    # forever. The shard's loop opens a new producer from the bootstrap servers instead.
+    "metadata.recovery.strategy": "none",
+}
+_REFUSED_BY_TOPIC: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's own codes start with an underscore
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+_REFUSED: Final = _REFUSED_BY_TOPIC | {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.POLICY_VIOLATION,
+}
+_Headers = list[tuple[str, str | bytes | None]]
+Report = Callable[[KafkaError | None, Message], None]
+
+
+def producer_config(settings: Settings, defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A producer's configuration: defaults, over them what the user gave, over that what is not his to say."""
+    return client_config(settings, {**defaults, **settings.base_kafka_config, **settings.producer_kafka_config, **own})
+
+
+def send(
+    producer: Producer, source: bytes, records: Iterable[Record], report: Callable[[int], Report] | None = None
+) -> None:
+    """Hand over the records; each one's outcome goes to its own report, if that is wanted.
+
+    This is the hot path: what is the same for all records is looked up once.
+    """
+    produce, from_source = producer.produce, ("x-source", source)
+    for number, topic, key, value, names, contents, partition, timestamp in records:
+        if len(names) != len(contents) or (partition is not None and partition < 0):
+            raise _malformed(topic, names, contents, partition)
+        headers: _Headers = [*zip(names, contents, strict=True), ("x-sequence", b"%d" % number), from_source]
+        to = -1 if partition is None else partition
+        reported = report(number) if report else None
+        while True:
+            try:
+                produce(topic, value, key, to, reported, None, timestamp or 0, headers)
+            except BufferError:
+                producer.poll(0.01)
+            except KafkaException as exception:
+                if refused := refusal(error_of(exception), topic):
+                    raise refused from exception
+                raise
+            else:
+                break
+
+
+def refusal(error: KafkaError, topic: str) -> PublishFailed | None:
+    """The error as a refusal, if it is one."""
+    if error.code() not in _REFUSED:
+        return None
+    return PublishFailed(f"topic {topic}: {error.str()}", topic, whole_topic=error.code() in _REFUSED_BY_TOPIC)
+
+
+def _malformed(topic: str, names: Sequence[Any], contents: Sequence[Any], partition: int | None) -> PublishFailed:
+    """Why a row that somebody wrote by hand is no message."""
+    if len(names) != len(contents):
+        return PublishFailed(f"topic {topic}: {len(names)} header keys and {len(contents)} header values", topic)
+    return PublishFailed(f"topic {topic}: partition {partition} is less than 0", topic)
