@@ -139,9 +139,16 @@ def strategy() -> dict[str, str]:
     return {}
 
 
-CAPTURES = pytest.mark.parametrize(
-    "strategy", [{"capture": "snapshot"}, {"capture": "mark"}], ids=lambda strategy: "-".join(strategy.values())
-)
+_CAPTURES = [{"capture": "snapshot"}, {"capture": "mark"}]
+_DELIVERIES = [*_CAPTURES, {"capture": "mark", "delivery": "at-least-once"}]
+
+
+def _named(strategy: dict[str, str]) -> str:
+    return " ".join(strategy.values())
+
+
+CAPTURES = pytest.mark.parametrize("strategy", _CAPTURES, ids=_named)
+DELIVERIES = pytest.mark.parametrize("strategy", _DELIVERIES, ids=_named)
 
 
 @pytest.fixture

@@ -74,7 +74,9 @@ class PositionForeign(WindrowError):
 
 
 class RelayFenced(WindrowError):
-    """Kafka refused a transaction of a membership that is over; seen inside the tasks only."""
+    """Another task has taken over: Kafka refused a transaction of a past membership, or rows carry another mark.
+    Seen inside the tasks only.
+    """
 
 
 class PublishFailed(WindrowError):

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
-from fix_pipeline import CAPTURES, Pipeline, limit_message_size, pipeline_on, wait_for
+from fix_pipeline import DELIVERIES, Pipeline, limit_message_size, pipeline_on, wait_for
 from windrow import Message, embedded
 from windrow.errors import PublishFailed
 from windrow.publish.dead_letter import DeadLetters
@@ -45,7 +45,7 @@ def test_too_large_record_between_good_ones_of_its_key_becomes_a_dead_letter(pip
     assert all("too large" in letter.reason for letter in letters)
 
 
-@CAPTURES
+@DELIVERIES
 def test_poison_in_the_middle_of_a_backlog(make_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = make_pipeline(limits={"pageRecords": 30})
     limit_message_size(pipeline, 10_000)
@@ -140,7 +140,7 @@ def test_key_stays_blocked_behind_its_refused_message_and_goes_on_in_order(
     assert free == [f"free {number}".encode() for number in range(1, 20)]
 
 
-@CAPTURES
+@DELIVERIES
 def test_letter_that_a_task_left_behind_when_it_died_is_published_once(pipeline: Pipeline) -> None:
     letters, table = DeadLetters(pipeline.settings), pipeline.settings.outbox_table
     copy = f"""

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID, uuid4
 
+from psycopg import Cursor
 from psycopg.sql import SQL, Composable
 
 from windrow.capture.marks import Marked, MarkPosition
@@ -25,9 +26,12 @@ from windrow.capture.shards import predicate
 from windrow.database.layouts import layout_of
 from windrow.database.postgres import PLANS, Tables, connect, interruptible
 from windrow.database.queries import query
+from windrow.errors import RelayFenced
 from windrow.record import Record, Shard
 from windrow.settings import Settings
 
+_ONE_BY_ONE: Final = 4_000
+"""Records of a page whose publisher sends those of a key one by one: a page of one key is to end in seconds."""
 _APPLICATION: Final = "windrow {name} {shard}"
 
 
@@ -48,6 +52,9 @@ class MarkCapture:
     def __init__(self, settings: Settings, shard: Shard, epoch: UUID, target: str | None = None) -> None:
         self._tables = Tables.beside(settings.outbox_table)
         self._limits = settings.limits
+        self._records = settings.limits.records_at_once
+        if settings.delivery == "at-least-once":
+            self._records = min(self._records, _ONE_BY_ONE)
         self._epoch = epoch
         self._me = {"relay": settings.name, "shard": shard.index, "epoch": epoch}
         self._draining = target is not None
@@ -92,9 +99,11 @@ class MarkCapture:
             return self._mark()
 
     def purge(self, ids: Sequence[int]) -> None:
-        """Delete rows of the page in hand that have been published."""
+        """Delete rows of the page in hand that have been published, while they are ours."""
         with interruptible():
-            self._purge(ids)
+            gone = self._purge(ids)
+        if gone < len(ids):
+            raise RelayFenced(f"{len(ids) - gone} rows carry another task's mark by now")
 
     def close(self) -> None:
         self._connection.close()
@@ -109,13 +118,11 @@ class MarkCapture:
 
     def _mark(self) -> Page:
         mark, limits = uuid4(), self._limits
-        rows = self._execute(
-            "mark", held=self._held, mark=mark, records=limits.records_at_once, bytes=int(limits.page_bytes)
-        )
+        rows = self._execute("mark", held=self._held, mark=mark, records=self._records, bytes=int(limits.page_bytes))
         if not rows:  # the control row names another epoch
             return self._page([], None, 0)
         records = [Record._make(row[1:]) for row in rows if row[1] is not None]
-        self._full = len(records) == limits.records_at_once
+        self._full = len(records) == self._records
         self._last = _Handed(mark, records) if records else None
         return self._page(records, self._epoch, rows[0][0])
 
@@ -129,8 +136,8 @@ class MarkCapture:
         position = MarkPosition((*before, last.marked) if last else before)
         return Page(records, position, epoch, upto, more=self._full, release=release or 0)
 
-    def _purge(self, ids: Sequence[int]) -> None:
-        self._execute("purge", ids=ids, marks=self._held)
+    def _purge(self, ids: Sequence[int]) -> int:
+        return self._run("purge", ids=ids, marks=self._held).rowcount
 
     @property
     def _held(self) -> list[UUID]:
@@ -138,5 +145,8 @@ class MarkCapture:
         return [each.marked.mark for each in (self._before, self._last) if each]
 
     def _execute(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        cursor = self._connection.execute(self._statements[name], {**self._me, **parameters}, prepare=True, binary=True)
+        cursor = self._run(name, **parameters)
         return cursor.fetchall() if cursor.description else []
+
+    def _run(self, name: str, **parameters: Any) -> Cursor[tuple[Any, ...]]:
+        return self._connection.execute(self._statements[name], {**self._me, **parameters}, prepare=True, binary=True)

@@ -146,6 +146,11 @@ class Aside:
             if self.blocks_keys:
                 self._table.execute("hold_back", ids=ids)
 
+    def forget(self, ids: Sequence[int]) -> None:
+        """Released letters that have arrived, by their ids."""
+        with interruptible():
+            self._table.execute("forget", ids=ids)
+
     def forget_published(self) -> None:
         with interruptible():
             self._table.execute("forget_published", self._mine, released=self._committed_number)
@@ -190,6 +195,9 @@ class ReleasedBatch:
 
     def upto(self, number: int, /) -> Released:
         return Released(self._numbers[number])
+
+    def forget(self, ids: Sequence[int]) -> None:
+        self._aside.forget(ids)
 
     def free(self, records: Sequence[Record]) -> Sequence[Record]:
         return [each for each in records if (each.topic, each.key) not in self._refused]

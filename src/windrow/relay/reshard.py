@@ -52,16 +52,19 @@ class Resharding:
 
     def finish(self, epoch: UUID, membership: bytes) -> None:
         """Once all shards have come to the target in this epoch."""
+        if self.settings.delivery == "at-least-once":  # there are no positions
+            self._switch(epoch, {})
+            return
         with closing(position_reader(self.settings)) as reader:
             drained = committed_positions(reader, self.settings, range(self.shards))
         if len(drained) < self.shards or any(at.position != self.target for at in drained.values()):
             raise Interrupted("the shards have been moved since they were drained")
         after = spread(drained, self.wanted)
         commit_positions(self.settings, membership, after)
-        switched = Registry(self.settings).switch_shards(
-            epoch, self.wanted, {shard: at for shard, at in after.items() if shard < self.wanted}
-        )
-        if switched:
+        self._switch(epoch, {shard: at for shard, at in after.items() if shard < self.wanted})
+
+    def _switch(self, epoch: UUID, positions: Mapping[int, Committed]) -> None:
+        if Registry(self.settings).switch_shards(epoch, self.wanted, positions):
             log.info("relay %s: %d shards instead of %d", self.settings.name, self.wanted, self.shards)
 
 

@@ -14,12 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final, Literal
 from uuid import UUID
 
 from windrow.capture.choice import capture_of
+from windrow.capture.mark import MarkCapture
 from windrow.capture.protocol import Capture, Page
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, RelayFenced, WindrowError
+from windrow.publish.at_least_once import AtLeastOncePublisher
 from windrow.publish.protocol import Publisher
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Progress, Record, Released, Shard
@@ -73,6 +76,7 @@ class ShardLoop:
         self._commit_idle_at = 0.0
         self._renewed = False
         self._in_flight = InFlight()
+        self._batch: Batch | None = None
 
     def run(self) -> ShardReport:
         with telling(self._settings, self._shard, self._in_flight):
@@ -138,7 +142,7 @@ class ShardLoop:
         progress: Progress | Released,
     ) -> None:
         """Publish the records, all of a batch or a part of it; around what Kafka refuses, unless that is to stop us."""
-        free = batch.free(records)
+        free, self._batch = batch.free(records), batch
         try:
             publisher.publish(free, progress)
         except PublishFailed as refusal:
@@ -205,8 +209,8 @@ class ShardLoop:
         if turn.heir != self._epoch:
             self._check(turn)
         with (
-            closing(TransactionalPublisher(self._settings, self._shard)) as publisher,
             closing(capture_of(self._settings, self._shard, self._epoch, self._target)) as capture,
+            closing(self._publisher(capture)) as publisher,
         ):
             if turn.heir == self._epoch:
                 seat.relieve()
@@ -214,10 +218,22 @@ class ShardLoop:
                 seat.take()
             turn = self._check(seat.turn())
             publisher.open(turn.membership, turn.saved)
+            capture.start(publisher.committed.position if publisher.committed else None)
             aside = Aside(self._settings, self._shard, publisher, seat.connection)
             aside.settle()
-            capture.start(publisher.committed.position if publisher.committed else None)
             yield capture, publisher, aside
+
+    def _publisher(self, capture: Capture) -> Publisher:
+        if isinstance(capture, MarkCapture) and self._settings.delivery == "at-least-once":
+            return AtLeastOncePublisher(self._settings, self._shard, partial(self._purge, capture))
+        return TransactionalPublisher(self._settings, self._shard)
+
+    def _purge(self, capture: MarkCapture, ids: Sequence[int]) -> None:
+        """Delete what has arrived of the batch in hand: rows of the outbox, or released letters."""
+        if isinstance(self._batch, ReleasedBatch):
+            self._batch.forget(ids)
+        else:
+            capture.purge(ids)
 
     def _wait_after(self, error: WindrowError) -> bool:
         """Wait before the next try; False where the epoch is over by then."""

@@ -53,6 +53,10 @@ SELECT EXISTS (SELECT FROM {dead_letter} WHERE relay = %(relay)s)
 -- Forget the letters of a shard that are published: those up to the number that Kafka has committed.
 DELETE FROM {dead_letter} WHERE relay = %(relay)s AND release <= %(released)s AND {mine}
 
+-- name: forget
+-- Forget these letters, which were released and have arrived.
+DELETE FROM {dead_letter} WHERE relay = %(relay)s AND id = ANY (%(ids)s) AND release IS NOT NULL
+
 -- name: forget_ahead
 -- Forget the letters of a shard whose rows lie ahead of its position: they will be captured again.
 DELETE FROM {dead_letter} AS letter
