@@ -18,7 +18,7 @@ from uuid import UUID
 from windrow.capture.position import MAX_SNAPSHOT
 from windrow.errors import Interrupted
 from windrow.kafka.clients import committed_positions, position_reader
-from windrow.publish.transaction import commit_positions
+from windrow.publish.transaction import PositionsPublisher
 from windrow.record import Committed
 from windrow.relay.registry import Registry
 from windrow.settings import Settings
@@ -51,17 +51,25 @@ class Resharding:
 
     def finish(self, epoch: UUID, membership: bytes) -> None:
         """Once all shards have come to the target in this epoch."""
+        publisher, registry = PositionsPublisher(self.settings), Registry(self.settings)
+        if registry.epoch() != epoch:  # looked at after opening: whoever takes over from here on fences us
+            return
         with closing(position_reader(self.settings)) as reader:
             drained = committed_positions(reader, self.settings, range(self.shards))
         if len(drained) < self.shards or any(at.position != self.target for at in drained.values()):
             raise Interrupted("the shards have been moved since they were drained")
         after = spread(drained, self.wanted)
-        commit_positions(self.settings, membership, after)
-        switched = Registry(self.settings).switch_shards(
+        publisher.commit(membership, after)
+        switched = registry.switch_shards(
             epoch, self.wanted, {shard: at for shard, at in after.items() if shard < self.wanted}
         )
         if switched:
             log.info("relay %s: %d shards instead of %d", self.settings.name, self.wanted, self.shards)
+
+
+def fence(settings: Settings) -> None:
+    """Let no leader before us finish a change that it had under way. A group's generation does that by itself."""
+    PositionsPublisher(settings)
 
 
 def begin(settings: Settings, shards: int, wanted: int) -> Resharding | None:
