@@ -12,7 +12,7 @@
     │   └── EnvironmentUnfit    Java, a port, the disk or a registry is not to be had
     ├── Interrupted             a connection broke; goes on by itself from the committed position
     ├── PositionForeign         the committed position belongs to another database, or to this one's future
-    ├── RelayFenced             the group has moved on: another leads, or this one in a new generation
+    ├── RelayFenced             the election has moved on: another leads, or this one in a new generation
     └── PublishFailed           Kafka refused records for good
 
 A message says what is wrong and what to do about it; it never carries a secret.
@@ -74,8 +74,8 @@ class PositionForeign(WindrowError):
 
 
 class RelayFenced(WindrowError):
-    """Another task has taken over: Kafka refused a transaction of a past membership, or rows carry another mark.
-    Seen inside the tasks only.
+    """Another has taken over: Kafka refused a transaction of a past membership, the database a leader whose lease is
+    over, or rows carry another mark. Dealt with inside the relay.
     """
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from fix_faults import kill_python_workers
+from fix_load import Load
 from fix_outbox import MemoryOutbox, Nowhere, memory_outbox, overtaken
+from fix_pipeline import Pipeline, wait_for
 from windrow import embedded
 from windrow.errors import Interrupted
 
@@ -28,6 +31,33 @@ def test_broker_killed_and_restarted_before_records_time_out(kafka: embedded.Kaf
 def test_broker_paused_until_records_time_out_that_it_has_in_hand(kafka: embedded.Kafka) -> None:
     outbox = memory_outbox(kafka, limits={"sessionTimeout": "1s"})
     assert _interruptions(outbox, kafka.pause, kafka.resume) > 0
+
+
+@pytest.mark.parametrize("fault", ["workers", "database", "broker"])
+def test_relay_without_transactions_loses_nothing_and_repeats_only_at_once(
+    make_pipeline: Callable[..., Pipeline], postgres: embedded.Postgres, kafka: embedded.Kafka, fault: str
+) -> None:
+    pipeline = make_pipeline(capture="mark", delivery="at-least-once", limits={"ioErrorBackoff": "10ms"})
+    load = Load(pipeline)
+    with pipeline.relay() as relay:
+        with load.running():
+            for _ in range(2):
+                pipeline.wait_published(relay, pipeline.published() + 200)
+                if fault == "workers":
+                    kill_python_workers()
+                else:
+                    server = {"database": postgres, "broker": kafka}[fault]
+                    server.kill()
+                    server.restart()
+            pipeline.wait_published(relay, pipeline.published() + 200)
+        wait_for(lambda: _emptied(pipeline), "the outbox to be empty")
+    load.judge()
+
+
+def _emptied(pipeline: Pipeline) -> bool:
+    """What was published is deleted: the count of it may lag behind where a task was killed."""
+    with pipeline.connect() as connection:
+        return connection.execute(f"SELECT FROM {pipeline.settings.outbox_table} LIMIT 1").rowcount == 0
 
 
 def _interruptions(outbox: MemoryOutbox, fault: Callable[[], None], remedy: Callable[[], None]) -> int:

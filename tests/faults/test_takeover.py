@@ -5,7 +5,7 @@ reordered.
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ import pytest
 
 from fix_command import marked, windrow_running, write_config
 from fix_load import Load
-from fix_pipeline import CAPTURES, Pipeline, wait_for
+from fix_pipeline import Pipeline, wait_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -35,38 +35,34 @@ class Candidate:
             os.kill(process, number)
 
 
-@pytest.fixture
-def candidate(pipeline: Pipeline, tmp_path: Path) -> Callable[[], AbstractContextManager[Candidate]]:
-    """Run one more relay of the pipeline's name."""
+@contextmanager
+def running(pipeline: Pipeline, folder: Path) -> Iterator[Candidate]:
+    """One more relay of the pipeline's name."""
     config = write_config(
-        tmp_path,
+        folder,
         name=pipeline.settings.name,
         outboxTable=pipeline.settings.outbox_table,
         dataSource=pipeline.settings.data_source,
         baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
         capture=pipeline.settings.capture,
+        election=pipeline.settings.election,
+        limits={"leaseTimeout": f"{pipeline.settings.limits.lease_timeout.total_seconds():g}s"},
     )
-
-    @contextmanager
-    def running() -> Iterator[Candidate]:
-        new = Candidate(tmp_path)
-        with windrow_running("relay", "--config", config, mark=new.mark, talk=new.talk):
-            try:
-                yield new
-            finally:
-                new.send(signal.SIGKILL)
-
-    return running
+    new = Candidate(folder)
+    with windrow_running("relay", "--config", config, mark=new.mark, talk=new.talk):
+        try:
+            yield new
+        finally:
+            new.send(signal.SIGKILL)
 
 
-@CAPTURES
 def test_standby_takes_over_from_a_leader_that_is_paused_and_from_one_that_is_killed(
-    pipeline: Pipeline, candidate: Callable[[], AbstractContextManager[Candidate]]
+    pipeline: Pipeline, tmp_path: Path
 ) -> None:
     load = Load(pipeline)
-    with candidate() as first:
+    with running(pipeline, tmp_path) as first:
         wait_for(lambda: first.said("LeaderAcquired"), "the first to lead")
-        with candidate() as second:
+        with running(pipeline, tmp_path) as second:
             wait_for(lambda: first.said("LeaderRefreshed"), "the second to join")
             with load.running():
                 pipeline.wait_published(None, 500)
@@ -83,3 +79,44 @@ def test_standby_takes_over_from_a_leader_that_is_paused_and_from_one_that_is_ki
             pipeline.wait_published(None, load.committed * 5)
     assert second.said("LeaderFenced") == 0
     load.judge()
+
+
+def test_standby_by_lease_takes_over_from_a_leader_that_is_paused_and_from_one_that_is_killed(
+    make_pipeline: Callable[..., Pipeline], tmp_path: Path
+) -> None:
+    pipeline = make_pipeline(capture="mark", election="lease", limits={"leaseTimeout": "2s"})
+    load = Load(pipeline)
+    with running(pipeline, tmp_path) as first:
+        wait_for(lambda: first.said("LeaderAcquired"), "the first to lead")
+        with running(pipeline, tmp_path) as second:
+            wait_for(lambda: candidates(pipeline) == 2, "the second to stand by")
+            with load.running():
+                pipeline.wait_published(None, 500)
+                first.send(signal.SIGSTOP)
+                wait_for(lambda: second.said("LeaderAcquired"), "the second to lead")
+                pipeline.wait_published(None, pipeline.published() + 500)
+                first.send(signal.SIGCONT)
+                wait_for(lambda: first.said("LeaderRevoked"), "the first to find that it leads no more")
+                pipeline.wait_published(None, pipeline.published() + 500)
+                second.send(signal.SIGKILL)
+                wait_for(lambda: first.said("LeaderAcquired") == 2, "the first to lead again")
+                pipeline.wait_published(None, pipeline.published() + 500)
+            pipeline.wait_published(None, load.committed * 5)
+    assert (second.said("LeaderFenced"), second.said("LeaderRevoked")) == (0, 0)
+    assert number_of_term(pipeline) == 3
+    load.judge()
+
+
+def candidates(pipeline: Pipeline) -> int:
+    """How many relays ask for the lease."""
+    with pipeline.connect() as connection:
+        return connection.execute(
+            "SELECT FROM pg_stat_activity WHERE application_name = %s", (f"windrow {pipeline.settings.name} lease",)
+        ).rowcount
+
+
+def number_of_term(pipeline: Pipeline) -> int:
+    with pipeline.connect() as connection:
+        row = connection.execute(f"SELECT term FROM {pipeline.settings.outbox_table}_relay").fetchone()
+    assert row
+    return int(row[0])

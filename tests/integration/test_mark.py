@@ -9,6 +9,7 @@ import pytest
 
 from fix_pipeline import Pipeline, wait_for
 from windrow.capture.mark import MarkCapture
+from windrow.election.mandate import Term
 from windrow.errors import OutboxTableMissing, SettingsInvalid
 from windrow.record import Shard
 from windrow.relay.registry import Registry
@@ -40,7 +41,7 @@ def open_capture(outbox: Pipeline) -> Iterator[Open]:
 
         def open_capture(committed: str | None = None) -> MarkCapture:
             epoch = uuid4()
-            Registry(outbox.settings).open_epoch(epoch, uuid4(), b"")
+            Registry(outbox.settings).open_epoch(epoch, Term(uuid4(), b""))
             capture = opened.enter_context(closing(MarkCapture(outbox.settings, Shard(0, 1), epoch)))
             capture.start(committed)
             return capture

@@ -14,6 +14,7 @@ from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible, where
 from windrow.database.queries import query
 from windrow.doctor.finding import Finding, failed, info, ok, warning
+from windrow.election.lease import is_held
 from windrow.errors import DatabaseForbids, DatabaseUnreachable, OutboxTableMissing, SettingsInvalid
 from windrow.relay.registry import Registry
 from windrow.relay.setup import default_shards
@@ -94,6 +95,8 @@ def _examine_tables(connection: Connection, settings: Settings, user: str) -> Ge
         yield failed("rights", says, remedy)
         return None
     yield ok("relay", f"{settings.name} is entered; shards: {shards}")
+    if settings.election == "lease":
+        yield from judge_lease(settings.name, held=is_held(settings))
     return shards
 
 
@@ -116,6 +119,13 @@ def _examine_rights(connection: Connection, tables: Tables, user: str) -> Iterat
             "it is switched off for the outbox, which grows without end",
             f"ALTER TABLE {tables.outbox.as_string()} RESET (autovacuum_enabled)",
         )
+
+
+def judge_lease(relay: str, *, held: bool) -> Iterator[Finding]:
+    if held:
+        yield ok("leader", "one relay runs and holds the lease; others would stand by")
+    else:
+        yield warning("leader", f"no relay {relay} runs: nothing is published", 'run "windrow relay"')
 
 
 def judge_clock(skew: float, uncertain: float) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ from windrow.kafka.clients import (
 )
 from windrow.publish.sending import DEFAULTS
 from windrow.record import Committed
-from windrow.settings import Settings
+from windrow.settings import Limits, Settings
 
 T = TypeVar("T")
 
@@ -101,8 +101,12 @@ def examine_group(settings: Settings, cluster: Cluster, shards: int) -> Generato
         says, _, remedy = str(error).rpartition(": ")
         yield failed("relay's topics", says, remedy)
         return {}
-    yield from judge_leader_topic(settings.leader_topic, len(cluster.topics[settings.leader_topic].partitions))
-    yield from judge_operations(settings.leader_topic, ("READ", "WRITE"), operations_on(cluster, settings.leader_topic))
+    if settings.election == "neli":
+        topic = settings.leader_topic
+        yield from judge_leader_topic(topic, len(cluster.topics[topic].partitions))
+        yield from judge_operations(topic, ("READ", "WRITE"), operations_on(cluster, topic))
+    else:
+        yield ok("relay's topics", "are there, with partitions for all shards")
     with closing(position_reader(settings)) as reader:
         try:
             committed = committed_positions(reader, settings, range(shards))
@@ -157,7 +161,9 @@ def _examine_members(settings: Settings, admin: AdminClient) -> Iterator[Finding
     except KafkaException as exception:
         yield info("leader", f"the group's members are not told: {error_of(exception).str()}")
     else:
-        yield from judge_members(settings.name, members)
+        yield from (
+            judge_members(settings.name, members) if settings.election == "neli" else judge_joined(group, members)
+        )
 
 
 def judge_unreachable(errors: Sequence[KafkaError], servers: str) -> Finding:
@@ -174,23 +180,8 @@ def judge_unreachable(errors: Sequence[KafkaError], servers: str) -> Finding:
 
 def judge_limits(settings: Settings, config: Mapping[str, str]) -> Iterator[Finding]:
     """Our time-outs against those that the brokers allow."""
-    limits = settings.limits
-    session = int(limits.session_timeout.total_seconds() * 1000)
-    shortest, longest = (int(config.get(f"group.{end}.session.timeout.ms", session)) for end in ("min", "max"))
-    if not shortest <= session <= longest:
-        yield failed(
-            "session timeout",
-            f"limits.sessionTimeout is {session} ms, the brokers allow {shortest} to {longest}: no relay would lead",
-            "change it, or the brokers' group.min.session.timeout.ms",
-        )
-    elif limits.heartbeat_timeout >= limits.session_timeout:
-        yield warning(
-            "session timeout",
-            "limits.heartbeatTimeout is not below limits.sessionTimeout: a leader that is cut off steps down late",
-            "make it the shorter one",
-        )
-    else:
-        yield ok("session timeout", f"{session} ms, of {shortest} to {longest} allowed")
+    if settings.election == "neli":
+        yield from judge_session(settings.limits, config)
     given = {**DEFAULTS, **settings.base_kafka_config, **settings.producer_kafka_config}
     ours, theirs = (
         int(given["transaction.timeout.ms"]),
@@ -214,6 +205,26 @@ def judge_limits(settings: Settings, config: Mapping[str, str]) -> Iterator[Find
         )
     else:
         yield ok("offsets retention", f"positions outlive a relay that is stopped by {kept // _DAY} days")
+
+
+def judge_session(limits: Limits, config: Mapping[str, str]) -> Iterator[Finding]:
+    """What the election over the group needs."""
+    session = int(limits.session_timeout.total_seconds() * 1000)
+    shortest, longest = (int(config.get(f"group.{end}.session.timeout.ms", session)) for end in ("min", "max"))
+    if not shortest <= session <= longest:
+        yield failed(
+            "session timeout",
+            f"limits.sessionTimeout is {session} ms, the brokers allow {shortest} to {longest}: no relay would lead",
+            "change it, or the brokers' group.min.session.timeout.ms",
+        )
+    elif limits.heartbeat_timeout >= limits.session_timeout:
+        yield warning(
+            "session timeout",
+            "limits.heartbeatTimeout is not below limits.sessionTimeout: a leader that is cut off steps down late",
+            "make it the shorter one",
+        )
+    else:
+        yield ok("session timeout", f"{session} ms, of {shortest} to {longest} allowed")
 
 
 def judge_replicas(topic: str, replicas: int, brokers: int) -> Iterator[Finding]:
@@ -250,6 +261,16 @@ def judge_members(relay: str, members: int) -> Iterator[Finding]:
         yield ok("leader", "one relay runs; a second one, on another host, would stand by")
     else:
         yield ok("leader", f"{members} relays run, of which one leads")
+
+
+def judge_joined(group: str, members: int) -> Iterator[Finding]:
+    """Where the leader is chosen by lease, nobody joins the group."""
+    if members:
+        yield warning(
+            "leader",
+            f"group {group} has {members} members, though the leader is chosen by lease: they would take turns",
+            "give all relays of the name the same election",
+        )
 
 
 def settings_of(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, str]:

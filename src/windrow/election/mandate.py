@@ -16,6 +16,8 @@ class Term:
     id: UUID
     membership: bytes
     """The group's metadata of this member, for the transactions; a new generation brings new ones."""
+    number: int | None = None
+    """What the database issued for a term by lease, and compares; None where the group elects."""
 
 
 @dataclass(frozen=True, slots=True)

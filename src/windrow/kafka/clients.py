@@ -4,7 +4,7 @@ librdkafka's own log is kept to what is critical: what matters reaches the calle
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -60,10 +60,11 @@ def create_topic(settings: Settings, topic: str, partitions: int, **config: str)
 
 def create_own_topics(settings: Settings, shards: int) -> list[str]:
     """Create the topics that the relay itself needs; returns those that were not there."""
-    # One partition to elect on: with more, Kafka spreads them, and whoever joins may take the first from the leader.
-    wanted = {settings.leader_topic: (1, {"retention.ms": "3600000"}), settings.position_topic: (shards, {})}
+    kept = {settings.leader_topic: {"retention.ms": "3600000"}}
     return [
-        topic for topic, (partitions, config) in wanted.items() if create_topic(settings, topic, partitions, **config)
+        topic
+        for _, topic, partitions in _own_topics(settings, shards)
+        if create_topic(settings, topic, partitions, **kept.get(topic, {}))
     ]
 
 
@@ -84,10 +85,7 @@ def widen_position_topic(settings: Settings, shards: int) -> None:
 def check_own_topics(settings: Settings, shards: int) -> None:
     """Raise unless Kafka answers and has the relay's own topics, with a partition for every shard's position."""
     found = _topics(AdminClient(client_config(settings)), settings)
-    for key, topic, partitions in (
-        ("leaderTopic", settings.leader_topic, 1),
-        ("positionTopic", settings.position_topic, shards),
-    ):
+    for key, topic, partitions in _own_topics(settings, shards):
         if topic not in found:
             raise OutboxTableMissing(f'{key} {topic} is not there: run "windrow init"')
         if found[topic] < partitions:
@@ -130,6 +128,14 @@ def members(settings: Settings) -> int:
         if error_of(exception).code() == KafkaError.GROUP_ID_NOT_FOUND:
             return 0
         raise KafkaUnreachable(f"group {group} could not be looked at: {error_of(exception).str()}") from exception
+
+
+def _own_topics(settings: Settings, shards: int) -> Iterator[tuple[str, str, int]]:
+    """The topics that the relay itself needs: the setting, the name, how many partitions."""
+    if settings.election == "neli":
+        # One partition: with more, Kafka spreads them, and whoever joins may take the first from the leader.
+        yield "leaderTopic", settings.leader_topic, 1
+    yield "positionTopic", settings.position_topic, shards
 
 
 def _topics(admin: AdminClient, settings: Settings) -> dict[str, int]:

@@ -45,19 +45,30 @@ _PLACES: Final = ("a", "b")
 _ABORT_WITHIN: Final = 5.0
 
 
-def commit_positions(settings: Settings, membership: bytes, positions: Mapping[int, Committed]) -> None:
-    """Commit what several shards have committed, all or nothing; refused where the membership is over."""
-    offsets = [
-        TopicPartition(settings.position_topic, shard, at.published, at.metadata) for shard, at in positions.items()
-    ]
-    producer = _producer(settings, "positions")
-    try:
-        producer.init_transactions(_SETTLE_WITHIN)
-        producer.begin_transaction()
-        producer.send_offsets_to_transaction(offsets, membership, _OFFSETS_WITHIN)
-        producer.commit_transaction(_SETTLE_WITHIN)
-    except KafkaException as exception:
-        raise Interrupted(f"positions were not committed: {error_of(exception).str()}") from exception
+class PositionsPublisher:
+    """Commits what several shards have committed, all or nothing. Whoever opens one fences those opened before it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic = settings.position_topic
+        self._producer = _producer(settings, "positions")
+        with self._translated():
+            self._producer.init_transactions(_SETTLE_WITHIN)
+
+    def commit(self, membership: bytes, positions: Mapping[int, Committed]) -> None:
+        """Refused where the membership is over."""
+        offsets = [TopicPartition(self._topic, shard, at.published, at.metadata) for shard, at in positions.items()]
+        with self._translated():
+            self._producer.begin_transaction()
+            self._producer.send_offsets_to_transaction(offsets, membership, _OFFSETS_WITHIN)
+            self._producer.commit_transaction(_SETTLE_WITHIN)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _translated() -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exception:
+            raise Interrupted(f"positions were not committed: {error_of(exception).str()}") from exception
 
 
 def _producer(settings: Settings, purpose: int | str, **own: Any) -> Producer:

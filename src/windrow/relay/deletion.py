@@ -44,15 +44,16 @@ def purged(done: Snapshot, published: Snapshot, look: Look) -> Snapshot:
 class Deletion:
     """Deletes what was published since the last time."""
 
-    def __init__(self, settings: Purge, tables: Tables) -> None:
-        self._settings, self._tables = settings, tables
+    def __init__(self, settings: Purge, tables: Tables, in_office: Composable) -> None:
+        self._settings, self._tables, self._in_office = settings, tables, in_office
         self._done = NOTHING
         self._fragments: dict[str, Composable] = {}
 
     def steps(self, connection: Connection, published: Snapshot) -> Iterator[int]:
         """Delete chunk by chunk; yields the number of rows of each."""
         chunks = 1
-        self._fragments = layout_of(connection, self._tables, "snapshot").fragments()
+        layout = layout_of(connection, self._tables, "snapshot")
+        self._fragments = {**layout.fragments(), "in_office": self._in_office}
         while True:
             look = self._look(connection, published, chunks)
             for places in look.places:

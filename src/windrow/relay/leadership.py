@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from windrow import errors
 from windrow.election.mandate import Term
-from windrow.election.neli import Neli
+from windrow.election.protocol import Election
 from windrow.kafka.clients import committed_positions, position_reader
 from windrow.record import Committed
 from windrow.relay import reshard
@@ -59,7 +59,7 @@ class Desk:
     spark: SparkSession
     group: str
     """The group of its Spark jobs."""
-    election: Neli
+    election: Election
     stop: threading.Event
     tell: Callable[[Event], None]
     """Tells the owner."""
@@ -124,6 +124,8 @@ class Leadership:
                 while epoch:
                     epoch = self._see_out(epoch, jobs)
                     failures = 0
+            except errors.RelayFenced:
+                self._give_way()
             except PythonException:
                 raise
             except (*JOB_FAILED, *AWAY) as error:
@@ -140,8 +142,10 @@ class Leadership:
     def _first(self, current: Term, jobs: ThreadPoolExecutor) -> _Epoch:
         """An epoch that relieves nobody."""
         epoch = uuid4()
-        shards, wanted = self._registry.open_epoch(epoch, current.id, current.membership)
+        shards, wanted = self._registry.open_epoch(epoch, current)
         self._membership = current.membership
+        if current.number is not None and self._settings.delivery == "exactly-once":
+            reshard.fence(self._settings)
         if wanted is None:
             return self._begin(epoch, shards, jobs)
         return self._begin(epoch, shards, jobs, reshard.begin(self._settings, shards, wanted), relieve_after=math.inf)
@@ -220,9 +224,13 @@ class Leadership:
         if report.ending == "failed":
             kind, _, message = report.error.partition(": ")
             raise getattr(errors, kind)(message)
-        if report.ending == "superseded" and not relieved and self._current() and not self._registry.epoch_ended():
-            self._desk.tell(LeaderFenced(self._term.id))
-            self._desk.election.resign(self._term.id)
+        if report.ending == "superseded" and not relieved and self._current() and self._registry.epoch():
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """Another leads, though the election has not told so yet."""
+        self._desk.tell(LeaderFenced(self._term.id))
+        self._desk.election.resign(self._term.id)
 
     @contextmanager
     def _purging(self) -> Iterator[None]:
@@ -237,7 +245,7 @@ class Leadership:
             thread.join()
 
     def _purge(self, over: threading.Event) -> None:
-        purger, complained = Purger(self._settings, over.wait), ""
+        purger, complained = Purger(self._settings, over.wait, self._term.number), ""
         while not over.wait(self._settings.purge.interval.total_seconds()):
             try:
                 self._registry.save(positions(self._settings))

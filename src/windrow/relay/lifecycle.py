@@ -18,7 +18,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from windrow import errors
-from windrow.election.neli import Neli
+from windrow.election.protocol import election_of
 from windrow.kafka.clients import check_own_topics
 from windrow.record import Committed
 from windrow.relay.away import Patience, first_line
@@ -65,7 +65,7 @@ class Relay:
         self._own_spark = spark is None
         self._spark = spark
         self._jobs = f"windrow {settings.name} {uuid4()}"
-        self._election = Neli(settings)
+        self._election = election_of(settings)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"relay {settings.name}", daemon=True)
         self._error: BaseException | None = None
@@ -82,6 +82,11 @@ class Relay:
     @property
     def is_leader(self) -> bool:
         return self.leader_id is not None
+
+    @property
+    def is_active(self) -> bool:
+        """For cleanup jobs of one's own, which one of several relays is to run: true while this one has the mandate."""
+        return self.is_leader
 
     @property
     def epochs(self) -> int:

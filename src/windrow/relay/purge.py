@@ -17,6 +17,7 @@ from windrow.capture.position import NOTHING, Position, Snapshot
 from windrow.database.postgres import PLANS, Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.database.ring import ring_of
+from windrow.election.lease import in_office
 from windrow.relay.deletion import Deletion
 from windrow.relay.truncation import truncate
 from windrow.settings import Settings
@@ -46,12 +47,17 @@ def saved_as_published(connection: Connection, tables: Tables) -> Snapshot:
 
 
 class Purger:
-    """Purges one outbox, again and again; remembers where it left off. `rest` is called with seconds to wait."""
+    """Purges one outbox, again and again; remembers where it left off. `rest` is called with seconds to wait. With a
+    term, the number of one by lease, nothing goes any more once that is over.
+    """
 
-    def __init__(self, settings: Settings, rest: Callable[[float], object] = time.sleep) -> None:
+    def __init__(
+        self, settings: Settings, rest: Callable[[float], object] = time.sleep, term: int | None = None
+    ) -> None:
         self._settings, self._rest = settings, rest
         self._tables = Tables.beside(settings.outbox_table)
-        self._deletion = Deletion(settings.purge, self._tables)
+        self._in_office = in_office(settings, term)
+        self._deletion = Deletion(settings.purge, self._tables, self._in_office)
 
     def purge(self) -> Iterator[int]:
         """Purge step by step; yields the number of rows of each. Rows that are found by marks are not kept at all."""
@@ -69,5 +75,5 @@ class Purger:
     def _steps(self, connection: Connection) -> Iterator[int]:
         published = saved_as_published(connection, self._tables)
         if ring := ring_of(connection, self._tables):
-            return truncate(connection, self._tables, ring, published, self._settings.purge.retention)
+            return truncate(connection, self._tables, ring, published, self._settings.purge.retention, self._in_office)
         return self._deletion.steps(connection, published)

@@ -16,7 +16,8 @@ from windrow.capture.position import Position, Snapshot
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
-from windrow.errors import OutboxTableMissing, SettingsInvalid
+from windrow.election.mandate import Term
+from windrow.errors import OutboxTableMissing, RelayFenced, SettingsInvalid
 from windrow.record import Committed, Shard
 from windrow.settings import Settings
 
@@ -76,10 +77,12 @@ class Registry:
         rows = connection.execute(self.tables.fill(query("relay", "others")), {"name": self.settings.name}).fetchall()
         return [str(name) for (name,) in rows]
 
-    def open_epoch(self, epoch: UUID, leader: UUID, membership: bytes) -> Opened:
-        row = self._execute("open_epoch", epoch=epoch, leader=leader, membership=membership)
+    def open_epoch(self, epoch: UUID, term: Term) -> Opened:
+        """Let the tasks of this epoch run, in this term; raises `RelayFenced` where that was by lease and is over."""
+        row = self._execute("open_epoch", epoch=epoch, leader=term.id, membership=term.membership, term=term.number)
         if row is None:
-            raise OutboxTableMissing(f'relay {self.settings.name} is not entered any more: run "windrow init"')
+            self.shards()  # raises where the relay is not entered any more
+            raise RelayFenced(f"the lease of term {term.number} is over")
         return Opened(*row)
 
     def name_heir(self, epoch: UUID, heir: UUID) -> None:
@@ -123,10 +126,10 @@ class Registry:
             raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
         return int(row[0])
 
-    def epoch_ended(self) -> bool:
-        """Whether the epoch was ended and no other has begun: somebody wants the next one, with other shards."""
-        row = self._execute("ended")
-        return bool(row and row[0])
+    def epoch(self) -> UUID | None:
+        """The epoch whose tasks may run; None where it was ended and no other has begun."""
+        row = self._execute("epoch")
+        return row[0] if row else None
 
     def switch_shards(self, epoch: UUID, wanted: int, positions: Mapping[int, Committed]) -> bool:
         """Have the wanted number of shards, at these positions; False where that is no longer this epoch's business."""
@@ -149,7 +152,7 @@ class Registry:
         rows = [{"name": self.settings.name, "shard": shard, **at._asdict()} for shard, at in positions.items()]
         connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
 
-    def _execute(self, name: str, **parameters: UUID | bytes | int) -> tuple[Any, ...] | None:
+    def _execute(self, name: str, **parameters: UUID | bytes | int | None) -> tuple[Any, ...] | None:
         with interruptible(), connect(self.settings.data_source) as connection:
             cursor = connection.execute(
                 self.tables.fill(query("relay", name)), {"name": self.settings.name, **parameters}

@@ -25,6 +25,7 @@ from windrow.capture.shards import predicate
 from windrow.database.layouts import Layout, layout_of
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
+from windrow.election.lease import is_held
 from windrow.errors import PositionForeign, UserError
 from windrow.kafka.clients import committed_positions, members, position_reader
 from windrow.publish.transaction import TransactionalPublisher
@@ -87,6 +88,8 @@ class Repair:
         return findings
 
     def _refuse_company(self, connection: Connection) -> None:
+        if is_held(self._settings):
+            raise UserError(f"relay {self._settings.name} runs, and holds the lease: stop it first")
         if running := members(self._settings):
             raise UserError(
                 f"relay {self._settings.name} runs ({running} in group {self._settings.leader_group_id}): stop it first"

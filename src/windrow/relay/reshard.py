@@ -19,7 +19,7 @@ from windrow.capture.marks import MarkPosition
 from windrow.capture.position import MAX_SNAPSHOT
 from windrow.errors import Interrupted
 from windrow.kafka.clients import committed_positions, position_reader
-from windrow.publish.transaction import commit_positions
+from windrow.publish.transaction import PositionsPublisher
 from windrow.record import Committed
 from windrow.relay.registry import Registry
 from windrow.settings import Settings
@@ -52,20 +52,29 @@ class Resharding:
 
     def finish(self, epoch: UUID, membership: bytes) -> None:
         """Once all shards have come to the target in this epoch."""
+        registry = Registry(self.settings)
         if self.settings.delivery == "at-least-once":  # there are no positions
-            self._switch(epoch, {})
+            self._switch(registry, epoch, {})
+            return
+        publisher = PositionsPublisher(self.settings)
+        if registry.epoch() != epoch:  # looked at after opening: whoever takes over from here on fences us
             return
         with closing(position_reader(self.settings)) as reader:
             drained = committed_positions(reader, self.settings, range(self.shards))
         if len(drained) < self.shards or any(at.position != self.target for at in drained.values()):
             raise Interrupted("the shards have been moved since they were drained")
         after = spread(drained, self.wanted)
-        commit_positions(self.settings, membership, after)
-        self._switch(epoch, {shard: at for shard, at in after.items() if shard < self.wanted})
+        publisher.commit(membership, after)
+        self._switch(registry, epoch, {shard: at for shard, at in after.items() if shard < self.wanted})
 
-    def _switch(self, epoch: UUID, positions: Mapping[int, Committed]) -> None:
-        if Registry(self.settings).switch_shards(epoch, self.wanted, positions):
+    def _switch(self, registry: Registry, epoch: UUID, positions: Mapping[int, Committed]) -> None:
+        if registry.switch_shards(epoch, self.wanted, positions):
             log.info("relay %s: %d shards instead of %d", self.settings.name, self.wanted, self.shards)
+
+
+def fence(settings: Settings) -> None:
+    """Let no leader before us finish a change that it had under way. A group's generation does that by itself."""
+    PositionsPublisher(settings)
 
 
 def begin(settings: Settings, shards: int, wanted: int) -> Resharding | None:

@@ -63,7 +63,8 @@ def status(settings: Settings) -> Status:
     tables = Tables.beside(settings.outbox_table)
     with interruptible(), connect(settings.data_source, "windrow status") as connection:
         check(connection, tables)
-        row = connection.execute(tables.fill(query("status", "relay")), {"name": settings.name}).fetchone()
+        asked = {"name": settings.name, "by_lease": settings.election == "lease"}
+        row = connection.execute(tables.fill(query("status", "relay")), asked).fetchone()
         if row is None:
             raise OutboxTableMissing(f'relay {settings.name} is not initialised: run "windrow init"')
         shards, leader = row

@@ -264,6 +264,7 @@ def _publish_page(plan: _Plan, page: Page) -> ShardReport:
             Seat(plan.settings, plan.shard, plan.epoch) as seat,
             closing(TransactionalPublisher(plan.settings, plan.shard)) as publisher,
         ):
+            seat.take()
             turn = seat.turn()
             if turn.epoch != plan.epoch:
                 return ShardReport(plan.shard.index, "superseded", 0, 0, "RelayFenced: another epoch has begun")

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from psycopg.errors import LockNotAvailable
-from psycopg.sql import SQL
+from psycopg.sql import SQL, Composable
 
 from windrow.capture.position import Snapshot
 from windrow.database.postgres import Connection, Tables
@@ -22,10 +22,15 @@ from windrow.errors import SettingsInvalid
 log = logging.getLogger(__name__)
 
 
-def truncate(
-    connection: Connection, tables: Tables, ring: Ring, published: Snapshot, retention: timedelta
+def truncate(  # noqa: PLR0913, PLR0917 - all that decides whether a slot may be emptied
+    connection: Connection,
+    tables: Tables,
+    ring: Ring,
+    published: Snapshot,
+    retention: timedelta,
+    in_office: Composable,
 ) -> Iterator[int]:
-    """Empty slot by slot; yields the number of rows of each."""
+    """Empty slot by slot, while the term lasts; yields the number of rows of each."""
     if retention > ring.longest_retention:
         remedy = f"give {ring.longest_retention} at most, or make the slots' turns longer"
         raise SettingsInvalid([f"purge.retention: outbox {tables.outbox.as_string()} is partitioned: {remedy}"])
@@ -35,16 +40,17 @@ def truncate(
         (used,) = _row(connection, query("ring", "used"), slot=slot.as_string())
         if used and not _unpublished(connection, slot, published):
             (rows,) = _row(connection, query("ring", "count").format(slot=slot))
-            if _empty(connection, slot, published):
+            if _empty(connection, slot, published, in_office):
                 yield rows
 
 
-def _empty(connection: Connection, slot: SQL, published: Snapshot) -> bool:
+def _empty(connection: Connection, slot: SQL, published: Snapshot, in_office: Composable) -> bool:
     try:
         with connection.transaction():
             connection.execute(query("ring", "patience"))
             connection.execute(query("ring", "lock").format(slot=slot))
-            if _unpublished(connection, slot, published):
+            (lasts,) = _row(connection, query("ring", "in_office").format(in_office=in_office))
+            if not lasts or _unpublished(connection, slot, published):
                 return False
             connection.execute(query("ring", "empty").format(slot=slot))
     except LockNotAvailable:

@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS {outbox} (
 
 -- One row a relay: how many shards it has and is to have, who leads, what its tasks show Kafka to be believed, and the
 -- number of the latest released dead letter. The tasks of an epoch may run, until those of its heir are ready to relieve
--- them, shard by shard.
+-- them, shard by shard. Where the leader is chosen by lease: who holds it, in which term, until when.
 CREATE TABLE {relay} (
   name          varchar(200) PRIMARY KEY,
   shards        integer NOT NULL CHECK (shards > 0),
@@ -28,7 +28,10 @@ CREATE TABLE {relay} (
   heir          uuid,
   ready         integer[] NOT NULL DEFAULT '{{}}',
   membership    bytea,
-  release       bigint NOT NULL DEFAULT 0
+  release       bigint NOT NULL DEFAULT 0,
+  holder        uuid,
+  term          bigint NOT NULL DEFAULT 0,
+  held_until    timestamptz
 );
 
 -- Messages that Kafka refused for good, with the reason, and those that wait behind one of their key; kept until

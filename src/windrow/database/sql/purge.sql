@@ -43,7 +43,9 @@ GROUP BY bundle
 
 -- name: delete
 -- Delete the rows in these places, if they are still published ones: a place may have been emptied and filled again.
+-- Refused to a leader whose term is over.
 DELETE FROM {outbox}
 WHERE ctid = ANY (%(places)s::tid[])
   AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
   AND {create_time} <= now() - %(retention)s
+  AND {in_office}

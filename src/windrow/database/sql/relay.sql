@@ -12,9 +12,11 @@ SELECT shards FROM {relay} WHERE name = %(name)s
 
 -- name: open_epoch
 -- From now on the tasks of this epoch may run, and those of any other end; how many shards they have and are to have.
+-- Refused to a leader by lease whose term is over.
 UPDATE {relay}
 SET epoch = %(epoch)s, heir = NULL, ready = '{{}}', membership = %(membership)s, leader = %(leader)s
 WHERE name = %(name)s
+  AND (%(term)s::bigint IS NULL OR (term = %(term)s AND held_until > clock_timestamp()))
 RETURNING shards, wanted_shards
 
 -- name: name_heir
@@ -97,9 +99,9 @@ SET wanted_shards = nullif(%(wanted)s, shards),
 WHERE name = %(name)s
 RETURNING shards
 
--- name: ended
--- Whether the epoch was ended and no other has begun.
-SELECT epoch IS NULL FROM {relay} WHERE name = %(name)s
+-- name: epoch
+-- The epoch whose tasks may run; NULL where it was ended and no other has begun.
+SELECT epoch FROM {relay} WHERE name = %(name)s
 
 -- name: switch_shards
 -- The relay has the wanted number of shards from now on, unless another epoch has begun or another number is wanted.

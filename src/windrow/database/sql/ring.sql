@@ -35,6 +35,10 @@ SET LOCAL lock_timeout = '50ms'
 -- From here on nobody has an uncommitted row in the slot, and nobody writes or reads one.
 LOCK TABLE {slot} IN ACCESS EXCLUSIVE MODE
 
+-- name: in_office
+-- Whether the leader's term lasts.
+SELECT {in_office}
+
 -- name: empty
 -- Give back the slot's files, whatever old transactions are still open.
 TRUNCATE {slot}

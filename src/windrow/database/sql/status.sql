@@ -1,6 +1,8 @@
 -- name: relay
--- Who leads and how many shards there are.
-SELECT shards, leader FROM {relay} WHERE name = %(name)s
+-- How many shards there are and who leads; nobody, where the lease of the one who did has expired.
+SELECT shards, CASE WHEN NOT %(by_lease)s OR held_until > clock_timestamp() THEN leader END
+FROM {relay}
+WHERE name = %(name)s
 
 -- name: backlog
 -- How many rows of a shard wait to be published, and for how long the oldest of them has.
