@@ -27,7 +27,10 @@ _MEASUREMENTS: Final[_Measurements] = {
     "inserts": (inserts.inserts, ("insert_ratio",)),
 }
 _OF_MARKS: Final[_Measurements] = {
-    "marks and snapshots": (strategies.mark, ("mark_ratio", "records_per_s")),
+    "snapshots, marks, and marks without transactions": (
+        strategies.mark,
+        ("mark_ratio", "at_least_once_ratio", "records_per_s"),
+    ),
     "statements of marks": (strategies.statements, ("mark_statements_per_1000",)),
 }
 _OF_CAPTURE: Final[Mapping[str, _Measurements]] = {"snapshot": _MEASUREMENTS, "mark": _OF_MARKS}
