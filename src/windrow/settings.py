@@ -140,7 +140,7 @@ class Purge:
 
     interval: timedelta = _field("time between two purges", _POSITIVE, default=timedelta(seconds=5))
     retention: timedelta = _field(
-        "how long published rows are kept, counted from their creation",
+        "how long published rows are kept, counted from their creation, or from processed where the layout notes it",
         bounds(timedelta(), timedelta.max, "0s or more"),
         default=timedelta(),
     )
@@ -228,10 +228,6 @@ class Settings:
             )
         if self.capture == "mark" and self.transform:
             mistakes.append("transform: is for capture: snapshot, whose positions a query's batches can be told by")
-        if self.capture == "mark" and self.purge.retention:
-            mistakes.append(
-                "purge.retention: capture: mark deletes rows once they are published; leave it out, or give snapshot"
-            )
         if self.delivery == "at-least-once" and self.capture == "snapshot":
             mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
         if mistakes:

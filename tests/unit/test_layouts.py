@@ -5,7 +5,8 @@ from psycopg.sql import SQL
 
 from windrow.capture.protocol import selected
 from windrow.capture.shards import predicate
-from windrow.database.layouts import GOHARVEST, LAYOUTS, OWN, Layout, fit, told
+from windrow.database.adoption import fit
+from windrow.database.layouts import GOHARVEST, LAYOUTS, OWN, Layout, told
 from windrow.database.postgres import Tables
 from windrow.errors import OutboxTableMissing
 from windrow.record import Record, Shard

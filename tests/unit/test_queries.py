@@ -63,7 +63,9 @@ def test_migrations_are_numbered_from_one_without_a_gap() -> None:
 
 
 @pytest.mark.parametrize("migration", migrations(), ids=lambda migration: migration.title)
-def test_migrations_fill_in_tables_their_storage_and_what_finds_rows_alone(migration: windrow.database.migrations.Migration) -> None:
+def test_migrations_fill_in_tables_their_storage_and_what_finds_rows_alone(
+    migration: windrow.database.migrations.Migration,
+) -> None:
     fields = {field for _, field, _, _ in Formatter().parse(migration.statements._obj) if field is not None}
     assert fields <= {"outbox", "relay", "position", "in_flight", "dead_letter", "migration"} | {
         *("slot", "and_slot", "by_slot", "slots", "found_by", "find")

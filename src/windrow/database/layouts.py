@@ -1,8 +1,11 @@
 """Table layouts: how the columns of a message are found in an outbox, be it windrow's own or one of another system.
 
 A layout maps windrow's names to SQL expressions over the table, so that every statement is written once, in windrow's
-names. Which layout a table has is read from the catalogue, by the columns that are there; nobody has to say it. What a
-layout lacks, `windrow init` adds: at present `tx`, the writing transaction, which is windrow's own column everywhere.
+names. Which layout a table has is told by the columns that are there; nobody has to say it. What a layout lacks,
+`windrow init` adds: see `database/adoption.py`.
+
+A layout either has its rows deleted once they are published, or keeps them and notes when that was: then a row is to be
+published as long as nothing is noted in it.
 
 Invariant: under windrow's own layout every expression is the plain column, so that it costs nothing.
 """
@@ -10,13 +13,9 @@ Invariant: under windrow's own layout every expression is the plain column, so t
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
-from typing import Final, NamedTuple
+from typing import Final
 
 from psycopg.sql import SQL, Composable
-
-from windrow.database.postgres import Connection, Tables
-from windrow.database.queries import query
-from windrow.errors import OutboxTableMissing
 
 TX: Final = "tx"
 
@@ -49,6 +48,8 @@ class Layout:
     columns: Columns
     written: Mapping[str, str] = field(hash=False)
     """The columns that a message is written to, as expressions over windrow's own."""
+    processed: str | None = None
+    """The column that notes when a row was published, where published rows are kept; None where they are deleted."""
 
     def found_by(self, capture: str) -> str:
         """The column by which a capture finds rows."""
@@ -57,7 +58,13 @@ class Layout:
     def fragments(self) -> dict[str, Composable]:
         """The expressions by windrow's names, and the two lists of an INSERT, for named queries."""
         named = {each.name: SQL(getattr(self.columns, each.name)) for each in fields(self.columns)}
-        return {**named, "written": SQL(", ".join(self.written)), "content": SQL(", ".join(self.written.values()))}
+        return {
+            **named,
+            "written": SQL(", ".join(self.written)),
+            "content": SQL(", ".join(self.written.values())),
+            "processed": SQL(self.processed or "NULL"),
+            "unprocessed": SQL(f"{self.processed} IS NULL" if self.processed else "true"),
+        }
 
 
 _CONTENT: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
@@ -108,65 +115,41 @@ GOHARVEST: Final = Layout(
         "kafka_header_values": "ARRAY(SELECT convert_from(content, 'UTF8') FROM unnest(header_values) AS content)",
     },
 )
-LAYOUTS: Final = (OWN, GOHARVEST)
-
-
-class Finding(NamedTuple):
-    """What makes a table one whose rows a capture can find."""
-
-    column: SQL
-    """Its column, in the definition of a new table."""
-    find: SQL
-    """Statements for a table that may have been there, another system's for instance."""
-
-
-def finding(layout: Layout, capture: str) -> Finding:
-    """By the transaction that wrote a row, and an index; or by a mark, which costs writers nothing."""
-    if capture == "snapshot":
-        return Finding(
-            SQL("\n  tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),"),
-            SQL(
-                "-- A table that was there is rewritten once for its new column.\n"
-                "ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();\n"
-                "CREATE INDEX ON {outbox} (tx)"
-            ),
-        )
-    return Finding(
-        SQL("\n  mark          uuid,"),
-        SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {layout.columns.mark} uuid"),
-    )
+TOMORROW_ONE: Final = Layout(
+    "tomorrow-one's",
+    frozenset({"id", "created", "processed", "topic", "key", "value", "headers"}),
+    Columns(
+        create_time="created::timestamptz",
+        key="convert_to(key, 'UTF8')",
+        # What is no object gets a name without a content, which makes the row a dead letter as any malformed one.
+        header_keys=(
+            "CASE jsonb_typeof(coalesce(headers, 'null')) WHEN 'object' THEN ARRAY(SELECT jsonb_object_keys(headers))"
+            " WHEN 'null' THEN '{}' ELSE ARRAY['headers'] END"
+        ),
+        header_values=(
+            "CASE WHEN jsonb_typeof(headers) = 'object'"
+            " THEN ARRAY(SELECT convert_to(content, 'UTF8') FROM jsonb_each_text(headers) AS header (name, content))"
+            " ELSE '{}' END"
+        ),
+        partition="NULL::integer",
+        timestamp="NULL::timestamptz",
+        size="octet_length(value) + coalesce(octet_length(key), 0) + coalesce(pg_column_size(headers), 0)",
+    ),
+    {
+        "created": "create_time",
+        "topic": "topic",
+        "key": "convert_from(key, 'UTF8')",
+        "value": "value",
+        "headers": (
+            "(SELECT jsonb_object_agg(name, convert_from(content, 'UTF8'))"
+            " FROM unnest(header_keys, header_values) AS header (name, content))"
+        ),
+    },
+    processed="processed",
+)
+LAYOUTS: Final = (OWN, GOHARVEST, TOMORROW_ONE)
 
 
 def told(columns: AbstractSet[str]) -> Layout | None:
     """The layout that a table with these columns has; None where it is none of them."""
     return next((each for each in LAYOUTS if each.told_by <= columns), None)
-
-
-def columns_of(connection: Connection, tables: Tables) -> frozenset[str]:
-    """The outbox's columns; none where it is not there."""
-    rows = connection.execute(query("layout", "columns"), {"table": tables.outbox.as_string(connection)}).fetchall()
-    return frozenset(str(name) for (name,) in rows)
-
-
-def layout_of(connection: Connection, tables: Tables, capture: str) -> Layout:
-    """The outbox's layout, once it is seen to be one and to have all that this capture needs."""
-    columns = columns_of(connection, tables)
-    layout = fit(columns, tables)
-    if (needed := layout.found_by(capture)) not in columns:
-        raise OutboxTableMissing(
-            f"outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {needed}, by which"
-            f' capture: {capture} finds rows: run "windrow init"; or give the capture that it was made for'
-        )
-    return layout
-
-
-def fit(columns: AbstractSet[str], tables: Tables) -> Layout:
-    """The layout of a table that is there, or an error that names what it lacks."""
-    if layout := told(columns):
-        return layout
-    lacking = {each.name: sorted(each.told_by - columns) for each in LAYOUTS}
-    lists = "; ".join(f"for {name} layout it lacks {', '.join(names)}" for name, names in lacking.items())
-    raise OutboxTableMissing(
-        f"outboxTable {tables.outbox.as_string()} is no outbox that windrow can read: {lists}\n"
-        'Name another table in outboxTable, and "windrow init" creates it; or give this one the columns.'
-    )

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from psycopg.sql import Composable
 
 from windrow.capture.position import NOTHING, Snapshot
-from windrow.database.layouts import layout_of
+from windrow.database.adoption import layout_of
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
-from windrow.settings import Purge
+from windrow.settings import Settings
 
 _MOST_CHUNKS: Final = 16
 
@@ -44,15 +44,16 @@ def purged(done: Snapshot, published: Snapshot, look: Look) -> Snapshot:
 class Deletion:
     """Deletes what was published since the last time."""
 
-    def __init__(self, settings: Purge, tables: Tables) -> None:
-        self._settings, self._tables = settings, tables
+    def __init__(self, settings: Settings) -> None:
+        self._relay, self._settings = settings, settings.purge
+        self._tables = Tables.beside(settings.outbox_table)
         self._done = NOTHING
         self._fragments: dict[str, Composable] = {}
 
     def steps(self, connection: Connection, published: Snapshot) -> Iterator[int]:
         """Delete chunk by chunk; yields the number of rows of each."""
         chunks = 1
-        self._fragments = layout_of(connection, self._tables, "snapshot").fragments()
+        self._fragments = layout_of(connection, self._relay, "snapshot").fragments()
         while True:
             look = self._look(connection, published, chunks)
             for places in look.places:

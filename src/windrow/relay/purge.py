@@ -18,6 +18,7 @@ from windrow.database.postgres import PLANS, Connection, Tables, connect, interr
 from windrow.database.queries import query
 from windrow.database.ring import ring_of
 from windrow.relay.deletion import Deletion
+from windrow.relay.expiry import expire
 from windrow.relay.truncation import truncate
 from windrow.settings import Settings
 
@@ -51,11 +52,14 @@ class Purger:
     def __init__(self, settings: Settings, rest: Callable[[float], object] = time.sleep) -> None:
         self._settings, self._rest = settings, rest
         self._tables = Tables.beside(settings.outbox_table)
-        self._deletion = Deletion(settings.purge, self._tables)
+        self._deletion = Deletion(settings)
 
     def purge(self) -> Iterator[int]:
-        """Purge step by step; yields the number of rows of each. Rows that are found by marks are not kept at all."""
-        if self._settings.capture == "mark":
+        """Purge step by step; yields the number of rows of each.
+
+        Rows that are found by marks are deleted once they are published, or kept; without a retention, for good.
+        """
+        if self._settings.capture == "mark" and not self._settings.purge.retention:
             return
         with interruptible(), connect(self._settings.data_source, f"windrow {self._settings.name} purge") as connection:
             for setting in PLANS:
@@ -67,6 +71,8 @@ class Purger:
                 began = time.monotonic()
 
     def _steps(self, connection: Connection) -> Iterator[int]:
+        if self._settings.capture == "mark":
+            return expire(connection, self._settings)
         published = saved_as_published(connection, self._tables)
         if ring := ring_of(connection, self._tables):
             return truncate(connection, self._tables, ring, published, self._settings.purge.retention)

@@ -1,0 +1,139 @@
+"""What the outbox is, by the catalogue, and what it still needs before a capture can find its rows.
+
+A table of another system is taken over as it is. What windrow needs besides is added: the writing transaction (`tx`) or
+a mark, and indexes. The same list tells beforehand what is going to happen and then does it.
+
+Invariant: settings that do not go with the layout are refused before anything is changed.
+"""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from psycopg.sql import SQL
+
+from windrow.database.layouts import LAYOUTS, OWN, TX, Layout, told
+from windrow.database.postgres import Connection, Tables
+from windrow.database.queries import query
+from windrow.errors import OutboxTableMissing, SettingsInvalid
+from windrow.settings import Settings
+
+
+class Index(NamedTuple):
+    """An index by its first column, over all rows or over some."""
+
+    column: str
+    where: str = ""
+
+
+class Table(NamedTuple):
+    """A table as the catalogue has it: its columns with their types, and its indexes."""
+
+    columns: Mapping[str, str]
+    indexes: AbstractSet[Index]
+
+
+class Addition(NamedTuple):
+    """Something that a table gets: what it is, and the statements that add it."""
+
+    words: str
+    statements: SQL
+
+
+class Finding(NamedTuple):
+    """What makes a table one whose rows a capture can find."""
+
+    column: SQL
+    """Its column, in the definition of a new table."""
+    find: SQL
+    """Statements for a table that may have been there, another system's for instance."""
+
+
+NOT_THERE: Final = Table({}, frozenset())
+
+
+def table_of(connection: Connection, tables: Tables) -> Table:
+    """The outbox as it is; without columns where it is not there."""
+    name = {"table": tables.outbox.as_string(connection)}
+    columns = connection.execute(query("layout", "columns"), name).fetchall()
+    indexes = connection.execute(query("layout", "indexes"), name).fetchall()
+    return Table({str(column): str(kind) for column, kind in columns}, frozenset(Index(*row) for row in indexes))
+
+
+def layout_of(connection: Connection, settings: Settings, capture: str) -> Layout:
+    """The outbox's layout, once it is seen to be one and to have all that this capture needs."""
+    tables = Tables.beside(settings.outbox_table)
+    table = table_of(connection, tables)
+    layout = fit(table.columns.keys(), tables)
+    refuse_unfit(layout, settings, capture)
+    if (needed := layout.found_by(capture)) not in table.columns:
+        raise OutboxTableMissing(
+            f"outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {needed}, by which"
+            f' capture: {capture} finds rows: run "windrow init"; or give the capture that it was made for'
+        )
+    return layout
+
+
+def fit(columns: AbstractSet[str], tables: Tables) -> Layout:
+    """The layout of a table that is there, or an error that names what it lacks."""
+    if layout := told(columns):
+        return layout
+    lacking = {each.name: sorted(each.told_by - columns) for each in LAYOUTS}
+    lists = "; ".join(f"for {name} layout it lacks {', '.join(names)}" for name, names in lacking.items())
+    raise OutboxTableMissing(
+        f"outboxTable {tables.outbox.as_string()} is no outbox that windrow can read: {lists}\n"
+        'Name another table in outboxTable, and "windrow init" creates it; or give this one the columns.'
+    )
+
+
+def adopted(table: Table, settings: Settings) -> Layout:
+    """The layout that a table has or, where it is not there, is going to have; settings that do not fit are refused."""
+    layout = fit(table.columns.keys(), Tables.beside(settings.outbox_table)) if table.columns else OWN
+    refuse_unfit(layout, settings, settings.capture)
+    return layout
+
+
+def refuse_unfit(layout: Layout, settings: Settings, capture: str) -> None:
+    """Raise where published rows could not be told apart, or are to be kept and cannot."""
+    if layout.processed and capture != "mark":
+        which = f"outbox {settings.outbox_table} is of {layout.name} layout"
+        raise SettingsInvalid([f"capture: {which}, where {layout.processed} tells what is published; give mark"])
+    if capture == "mark" and settings.purge.retention and not layout.processed:
+        raise SettingsInvalid(
+            ["purge.retention: capture: mark deletes rows once they are published; leave it out, or give snapshot"]
+        )
+
+
+def additions(layout: Layout, capture: str, table: Table = NOT_THERE) -> Iterator[Addition]:
+    """What the table lacks, in the order in which it is added."""
+    if capture == "snapshot" and not (TX in table.columns and Index(TX) in table.indexes):
+        yield Addition(
+            f"a column {TX} (the writing transaction), for which it is rewritten once, and an index on it; writers"
+            " wait meanwhile",
+            SQL(
+                "-- A table that was there is rewritten once for its new column.\n"
+                "ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();\n"
+                "CREATE INDEX ON {outbox} (tx)"
+            ),
+        )
+    mark, processed, number = layout.columns.mark, layout.processed, layout.columns.id
+    if capture == "mark" and mark not in table.columns:
+        yield Addition(f"a column {mark}", SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {mark} uuid"))
+    if processed:
+        waiting = f"({processed} IS NULL)"
+        if Index(number, waiting) not in table.indexes:
+            yield Addition(
+                f"an index on {number} where {processed} is null",
+                SQL(f"CREATE INDEX ON {{outbox}} ({number}) WHERE {waiting}"),
+            )
+        if Index(processed) not in table.indexes:
+            yield Addition(f"an index on {processed}", SQL(f"CREATE INDEX ON {{outbox}} ({processed})"))
+
+
+def finding(layout: Layout, capture: str, table: Table = NOT_THERE) -> Finding:
+    """By the transaction that wrote a row, and an index; or by a mark, which costs writers nothing."""
+    column = (
+        "tx            xid8 NOT NULL DEFAULT pg_current_xact_id()" if capture == "snapshot" else "mark          uuid"
+    )
+    statements = [each.statements.as_string() for each in additions(layout, capture, table)]
+    return Finding(SQL(f"\n  {column},"), SQL(";\n".join(statements)))
