@@ -1,7 +1,7 @@
 """What the outbox is, by the catalogue, and what it still needs before a capture can find its rows.
 
 A table of another system is taken over as it is. What windrow needs besides is added: the writing transaction (`tx`) or
-a mark, and indexes. The same list tells beforehand what is going to happen and then does it.
+a mark, indexes, an order where rows have none. The same list tells beforehand what is going to happen, then does it.
 
 Invariant: settings that do not go with the layout are refused before anything is changed.
 """
@@ -64,21 +64,21 @@ def layout_of(connection: Connection, settings: Settings, capture: str) -> Layou
     """The outbox's layout, once it is seen to be one and to have all that this capture needs."""
     tables = Tables.beside(settings.outbox_table)
     table = table_of(connection, tables)
-    layout = fit(table.columns.keys(), tables)
+    layout = fit(table.columns, tables)
     refuse_unfit(layout, settings, capture)
-    if (needed := layout.found_by(capture)) not in table.columns:
+    if lacking := [each for each in (layout.found_by(capture), *layout.added) if each not in table.columns]:
         raise OutboxTableMissing(
-            f"outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {needed}, by which"
-            f' capture: {capture} finds rows: run "windrow init"; or give the capture that it was made for'
+            f"outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {', '.join(lacking)}, by"
+            f' which capture: {capture} finds rows: run "windrow init"; or give the capture that it was made for'
         )
     return layout
 
 
-def fit(columns: AbstractSet[str], tables: Tables) -> Layout:
+def fit(columns: Mapping[str, str], tables: Tables) -> Layout:
     """The layout of a table that is there, or an error that names what it lacks."""
     if layout := told(columns):
         return layout
-    lacking = {each.name: sorted(each.told_by - columns) for each in LAYOUTS}
+    lacking = {each.name: sorted(each.told_by - columns.keys()) for each in LAYOUTS}
     lists = "; ".join(f"for {name} layout it lacks {', '.join(names)}" for name, names in lacking.items())
     raise OutboxTableMissing(
         f"outboxTable {tables.outbox.as_string()} is no outbox that windrow can read: {lists}\n"
@@ -88,7 +88,7 @@ def fit(columns: AbstractSet[str], tables: Tables) -> Layout:
 
 def adopted(table: Table, settings: Settings) -> Layout:
     """The layout that a table has or, where it is not there, is going to have; settings that do not fit are refused."""
-    layout = fit(table.columns.keys(), Tables.beside(settings.outbox_table)) if table.columns else OWN
+    layout = fit(table.columns, Tables.beside(settings.outbox_table)) if table.columns else OWN
     refuse_unfit(layout, settings, settings.capture)
     return layout
 
@@ -106,6 +106,13 @@ def refuse_unfit(layout: Layout, settings: Settings, capture: str) -> None:
 
 def additions(layout: Layout, capture: str, table: Table = NOT_THERE) -> Iterator[Addition]:
     """What the table lacks, in the order in which it is added."""
+    if layout.added.keys() - table.columns.keys():
+        columns = ", ".join(f"ADD COLUMN IF NOT EXISTS {name} {kind}" for name, kind in layout.added.items())
+        yield Addition(
+            f"columns {' and '.join(layout.added)} (its rows' order and age), for which it is rewritten once;"
+            " writers wait meanwhile",
+            SQL(f"ALTER TABLE {{outbox}} {columns}"),
+        )
     if capture == "snapshot" and not (TX in table.columns and Index(TX) in table.indexes):
         yield Addition(
             f"a column {TX} (the writing transaction), for which it is rewritten once, and an index on it; writers"

@@ -11,13 +11,13 @@ Invariant: under windrow's own layout every expression is the plain column, so t
 """
 
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from typing import Final
 
 from psycopg.sql import SQL, Composable
 
 TX: Final = "tx"
+_ROUTED_TO: Final = "outbox.event."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,8 @@ class Layout:
     """The columns that a message is written to, as expressions over windrow's own."""
     processed: str | None = None
     """The column that notes when a row was published, where published rows are kept; None where they are deleted."""
+    added: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Columns that windrow adds to the table, with their definitions, for what the layout has nothing of."""
 
     def found_by(self, capture: str) -> str:
         """The column by which a capture finds rows."""
@@ -147,9 +149,65 @@ TOMORROW_ONE: Final = Layout(
     },
     processed="processed",
 )
-LAYOUTS: Final = (OWN, GOHARVEST, TOMORROW_ONE)
 
 
-def told(columns: AbstractSet[str]) -> Layout | None:
-    """The layout that a table with these columns has; None where it is none of them."""
-    return next((each for each in LAYOUTS if each.told_by <= columns), None)
+def _topic(expression: str) -> str:
+    """Without a name, or with one that no topic can have, a row is to become a dead letter as others do."""
+    return f"left(coalesce({expression}, ''), 249)"
+
+
+def _bytes(column: str, kind: str) -> str:
+    return column if kind == "bytea" else f"convert_to({column}::text, 'UTF8')"
+
+
+def _length(column: str, kind: str) -> str:
+    return f"coalesce(octet_length({column if kind == 'bytea' else f'{column}::text'}), 0)"
+
+
+def _from_bytes(expression: str, kind: str) -> str:
+    return expression if kind == "bytea" else f"convert_from({expression}, 'UTF8')::{kind}"
+
+
+def debezium(kinds: Mapping[str, str]) -> Layout:
+    """The layout of Debezium's outbox event router, by its default routing; the columns have these types.
+
+    Its rows have no order and no time: windrow adds both.
+    """
+    key, payload = kinds.get("aggregateid", "text"), kinds.get("payload", "jsonb")
+    return Layout(
+        "Debezium's",
+        frozenset({"id", "aggregatetype", "aggregateid", "type", "payload"}),
+        Columns(
+            id="windrow_id",
+            create_time="windrow_time",
+            topic=_topic(f"'{_ROUTED_TO}' || aggregatetype"),
+            key=_bytes("aggregateid", key),
+            value=_bytes("payload", payload),
+            header_keys="ARRAY['id']",
+            header_values="ARRAY[convert_to(id::text, 'UTF8')]",
+            partition="NULL::integer",
+            timestamp="NULL::timestamptz",
+            size=f"{_length('payload', payload)} + {_length('aggregateid', key)}",
+        ),
+        {
+            "id": "gen_random_uuid()",
+            "aggregatetype": f"substr(topic, {len(_ROUTED_TO) + 1})",
+            "aggregateid": _from_bytes("key", key),
+            "type": "''",
+            "payload": _from_bytes("value", payload),
+        },
+        added={
+            "windrow_id": "bigint GENERATED ALWAYS AS IDENTITY UNIQUE",
+            "windrow_time": "timestamptz NOT NULL DEFAULT clock_timestamp()",
+        },
+    )
+
+
+DEBEZIUM: Final = debezium({})
+LAYOUTS: Final = (OWN, GOHARVEST, TOMORROW_ONE, DEBEZIUM)
+
+
+def told(kinds: Mapping[str, str]) -> Layout | None:
+    """The layout that a table with these columns and types has; None where it is none of them."""
+    layout = next((each for each in LAYOUTS if each.told_by <= kinds.keys()), None)
+    return debezium(kinds) if layout is DEBEZIUM else layout
