@@ -29,9 +29,9 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
     Safe to run again: what is there is left as it is, what a newer windrow needs is added. The number of shards and the
     storage are fixed with the first run.
 
-    A table of goharvest's, of tomorrow-one's transactional-outbox or of Debezium's outbox event router is recognised and
-    taken over, with the rows in it. What windrow needs besides is added, and told beforehand; applications go on writing
-    to it.
+    A table of goharvest's, of tomorrow-one's transactional-outbox or of Debezium's outbox event router is recognised
+    and taken over, with its rows; one of your own is, if the settings name its columns. What windrow needs besides is
+    added, and told beforehand. Applications go on writing to it.
 
     \b
     Examples:

@@ -12,11 +12,13 @@ from typing import Final, NamedTuple
 
 from psycopg.sql import SQL
 
-from windrow.database.layouts import LAYOUTS, OWN, TX, Layout, told
+from windrow.database.custom import custom, misfits
+from windrow.database.layouts import LAYOUTS, NAMED, OWN, TX, Layout, told
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing, SettingsInvalid
 from windrow.settings import Settings
+from windrow.table import unquoted
 
 
 class Index(NamedTuple):
@@ -57,16 +59,19 @@ def table_of(connection: Connection, tables: Tables) -> Table:
     name = {"table": tables.outbox.as_string(connection)}
     columns = connection.execute(query("layout", "columns"), name).fetchall()
     indexes = connection.execute(query("layout", "indexes"), name).fetchall()
-    return Table({str(column): str(kind) for column, kind in columns}, frozenset(Index(*row) for row in indexes))
+    return Table(
+        {str(column): str(kind) for column, kind in columns},
+        frozenset(Index(column, where.replace('"', "")) for column, where in indexes),
+    )
 
 
 def layout_of(connection: Connection, settings: Settings, capture: str) -> Layout:
     """The outbox's layout, once it is seen to be one and to have all that this capture needs."""
     tables = Tables.beside(settings.outbox_table)
     table = table_of(connection, tables)
-    layout = fit(table.columns, tables)
+    layout = fit(table.columns, settings)
     refuse_unfit(layout, settings, capture)
-    if lacking := [each for each in (layout.found_by(capture), *layout.added) if each not in table.columns]:
+    if lacking := [each for each in (layout.found_by(capture), *layout.added) if unquoted(each) not in table.columns]:
         raise OutboxTableMissing(
             f"outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {', '.join(lacking)}, by"
             f' which capture: {capture} finds rows: run "windrow init"; or give the capture that it was made for'
@@ -74,23 +79,45 @@ def layout_of(connection: Connection, settings: Settings, capture: str) -> Layou
     return layout
 
 
-def fit(columns: Mapping[str, str], tables: Tables) -> Layout:
+def fit(columns: Mapping[str, str], settings: Settings) -> Layout:
     """The layout of a table that is there, or an error that names what it lacks."""
-    if layout := told(columns):
+    outbox = Tables.beside(settings.outbox_table).outbox.as_string()
+    if settings.layout == "custom":
+        if wrong := [*misfits(settings.columns, columns)]:
+            raise OutboxTableMissing(
+                f"outboxTable {outbox} is not as the setting columns says: {'; '.join(wrong)}\n"
+                "Correct columns, or change the table."
+            )
+        return custom(settings.columns, columns)
+    among = LAYOUTS if settings.layout == "auto" else (NAMED[settings.layout],)
+    if layout := told(columns, among):
         return layout
-    lacking = {each.name: sorted(each.told_by - columns.keys()) for each in LAYOUTS}
+    lacking = {each.name: sorted(each.told_by - columns.keys()) for each in among}
     lists = "; ".join(f"for {name} layout it lacks {', '.join(names)}" for name, names in lacking.items())
     raise OutboxTableMissing(
-        f"outboxTable {tables.outbox.as_string()} is no outbox that windrow can read: {lists}\n"
-        'Name another table in outboxTable, and "windrow init" creates it; or give this one the columns.'
+        f"outboxTable {outbox} is no outbox that windrow can read: {lists}\n"
+        'Name another table in outboxTable, and "windrow init" creates it; or give this one the columns; or name its'
+        " own with layout: custom."
     )
 
 
 def adopted(table: Table, settings: Settings) -> Layout:
     """The layout that a table has or, where it is not there, is going to have; settings that do not fit are refused."""
-    layout = fit(table.columns, Tables.beside(settings.outbox_table)) if table.columns else OWN
+    if not table.columns and settings.layout not in {"auto", "windrow"}:
+        raise OutboxTableMissing(
+            f"outboxTable {settings.outbox_table} is not there: with layout: {settings.layout} it is made by those who"
+            " write to it; name the right one, or leave layout out for a table of windrow's own"
+        )
+    layout = fit(table.columns, settings) if table.columns else OWN
     refuse_unfit(layout, settings, settings.capture)
     return layout
+
+
+def awaited(settings: Settings) -> Layout:
+    """The layout that a table nobody can look at is going to have, by the settings alone."""
+    named = custom(settings.columns, {}) if settings.layout == "custom" else NAMED.get(settings.layout, OWN)
+    refuse_unfit(named, settings, settings.capture)
+    return named
 
 
 def refuse_unfit(layout: Layout, settings: Settings, capture: str) -> None:
@@ -124,17 +151,23 @@ def additions(layout: Layout, capture: str, table: Table = NOT_THERE) -> Iterato
             ),
         )
     mark, processed, number = layout.columns.mark, layout.processed, layout.columns.id
-    if capture == "mark" and mark not in table.columns:
+    if table.columns and number not in layout.added and _lacks(table, number):
+        yield Addition(f"a unique index on {number}", SQL(f"CREATE UNIQUE INDEX ON {{outbox}} ({number})"))
+    if capture == "mark" and unquoted(mark) not in table.columns:
         yield Addition(f"a column {mark}", SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {mark} uuid"))
     if processed:
         waiting = f"({processed} IS NULL)"
-        if Index(number, waiting) not in table.indexes:
+        if _lacks(table, number, waiting):
             yield Addition(
                 f"an index on {number} where {processed} is null",
                 SQL(f"CREATE INDEX ON {{outbox}} ({number}) WHERE {waiting}"),
             )
-        if Index(processed) not in table.indexes:
+        if _lacks(table, processed):
             yield Addition(f"an index on {processed}", SQL(f"CREATE INDEX ON {{outbox}} ({processed})"))
+
+
+def _lacks(table: Table, column: str, where: str = "") -> bool:
+    return Index(unquoted(column), where.replace('"', "")) not in table.indexes
 
 
 def finding(layout: Layout, capture: str, table: Table = NOT_THERE) -> Finding:

@@ -1,8 +1,8 @@
 """Table layouts: how the columns of a message are found in an outbox, be it windrow's own or one of another system.
 
 A layout maps windrow's names to SQL expressions over the table, so that every statement is written once, in windrow's
-names. Which layout a table has is told by the columns that are there; nobody has to say it. What a layout lacks,
-`windrow init` adds: see `database/adoption.py`.
+names. Which layout a table has is told by the columns that are there; nobody has to say it, unless it is one of
+their own (`database/custom.py`). What a layout lacks, `windrow init` adds (`database/adoption.py`).
 
 A layout either has its rows deleted once they are published, or keeps them and notes when that was: then a row is to be
 published as long as nothing is noted in it.
@@ -10,7 +10,7 @@ published as long as nothing is noted in it.
 Invariant: under windrow's own layout every expression is the plain column, so that it costs nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
@@ -69,6 +69,51 @@ class Layout:
         }
 
 
+def as_topic(expression: str) -> str:
+    """A topic's name; without one, or with one that no topic can have, a row becomes a dead letter as others do."""
+    return f"left(coalesce({expression}, ''), 249)"
+
+
+def as_bytes(column: str, kind: str) -> str:
+    """A column of this type as bytes, text in UTF-8."""
+    return column if kind == "bytea" else f"convert_to({column}::text, 'UTF8')"
+
+
+def length_of(column: str, kind: str) -> str:
+    """How many bytes that is, near enough."""
+    return f"coalesce(octet_length({column if kind == 'bytea' else f'{column}::text'}), 0)"
+
+
+def from_bytes(expression: str, kind: str) -> str:
+    """Bytes as what a column of this type holds."""
+    return expression if kind == "bytea" else f"convert_from({expression}, 'UTF8')::{kind}"
+
+
+def json_names(column: str) -> str:
+    """The names of the headers in a JSON object.
+
+    What is neither an object nor null gets a name without a content, and becomes a dead letter as malformed rows do.
+    """
+    return (
+        f"CASE jsonb_typeof(coalesce({column}::jsonb, 'null'))"
+        f" WHEN 'object' THEN ARRAY(SELECT jsonb_object_keys({column}::jsonb))"
+        " WHEN 'null' THEN '{}' ELSE ARRAY['headers'] END"
+    )
+
+
+def json_contents(column: str) -> str:
+    """Their contents, in the order of the names."""
+    each = f"jsonb_each_text({column}::jsonb) AS header (name, content)"
+    contents = f"ARRAY(SELECT convert_to(content, 'UTF8') FROM {each})"  # noqa: S608 - a name of ours, or quoted
+    return f"CASE WHEN jsonb_typeof({column}::jsonb) = 'object' THEN {contents} ELSE '{{}}' END"
+
+
+AS_JSON: Final = (
+    "(SELECT jsonb_object_agg(name, convert_from(content, 'UTF8'))"
+    " FROM unnest(header_keys, header_values) AS header (name, content))"
+)
+"""Headers as a JSON object."""
+
 _CONTENT: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
 
 OWN: Final = Layout(
@@ -123,16 +168,8 @@ TOMORROW_ONE: Final = Layout(
     Columns(
         create_time="created::timestamptz",
         key="convert_to(key, 'UTF8')",
-        # What is no object gets a name without a content, which makes the row a dead letter as any malformed one.
-        header_keys=(
-            "CASE jsonb_typeof(coalesce(headers, 'null')) WHEN 'object' THEN ARRAY(SELECT jsonb_object_keys(headers))"
-            " WHEN 'null' THEN '{}' ELSE ARRAY['headers'] END"
-        ),
-        header_values=(
-            "CASE WHEN jsonb_typeof(headers) = 'object'"
-            " THEN ARRAY(SELECT convert_to(content, 'UTF8') FROM jsonb_each_text(headers) AS header (name, content))"
-            " ELSE '{}' END"
-        ),
+        header_keys=json_names("headers"),
+        header_values=json_contents("headers"),
         partition="NULL::integer",
         timestamp="NULL::timestamptz",
         size="octet_length(value) + coalesce(octet_length(key), 0) + coalesce(pg_column_size(headers), 0)",
@@ -142,30 +179,10 @@ TOMORROW_ONE: Final = Layout(
         "topic": "topic",
         "key": "convert_from(key, 'UTF8')",
         "value": "value",
-        "headers": (
-            "(SELECT jsonb_object_agg(name, convert_from(content, 'UTF8'))"
-            " FROM unnest(header_keys, header_values) AS header (name, content))"
-        ),
+        "headers": AS_JSON,
     },
     processed="processed",
 )
-
-
-def _topic(expression: str) -> str:
-    """Without a name, or with one that no topic can have, a row is to become a dead letter as others do."""
-    return f"left(coalesce({expression}, ''), 249)"
-
-
-def _bytes(column: str, kind: str) -> str:
-    return column if kind == "bytea" else f"convert_to({column}::text, 'UTF8')"
-
-
-def _length(column: str, kind: str) -> str:
-    return f"coalesce(octet_length({column if kind == 'bytea' else f'{column}::text'}), 0)"
-
-
-def _from_bytes(expression: str, kind: str) -> str:
-    return expression if kind == "bytea" else f"convert_from({expression}, 'UTF8')::{kind}"
 
 
 def debezium(kinds: Mapping[str, str]) -> Layout:
@@ -180,21 +197,21 @@ def debezium(kinds: Mapping[str, str]) -> Layout:
         Columns(
             id="windrow_id",
             create_time="windrow_time",
-            topic=_topic(f"'{_ROUTED_TO}' || aggregatetype"),
-            key=_bytes("aggregateid", key),
-            value=_bytes("payload", payload),
+            topic=as_topic(f"'{_ROUTED_TO}' || aggregatetype"),
+            key=as_bytes("aggregateid", key),
+            value=as_bytes("payload", payload),
             header_keys="ARRAY['id']",
             header_values="ARRAY[convert_to(id::text, 'UTF8')]",
             partition="NULL::integer",
             timestamp="NULL::timestamptz",
-            size=f"{_length('payload', payload)} + {_length('aggregateid', key)}",
+            size=f"{length_of('payload', payload)} + {length_of('aggregateid', key)}",
         ),
         {
             "id": "gen_random_uuid()",
             "aggregatetype": f"substr(topic, {len(_ROUTED_TO) + 1})",
-            "aggregateid": _from_bytes("key", key),
+            "aggregateid": from_bytes("key", key),
             "type": "''",
-            "payload": _from_bytes("value", payload),
+            "payload": from_bytes("value", payload),
         },
         added={
             "windrow_id": "bigint GENERATED ALWAYS AS IDENTITY UNIQUE",
@@ -204,10 +221,11 @@ def debezium(kinds: Mapping[str, str]) -> Layout:
 
 
 DEBEZIUM: Final = debezium({})
-LAYOUTS: Final = (OWN, GOHARVEST, TOMORROW_ONE, DEBEZIUM)
+NAMED: Final = {"windrow": OWN, "goharvest": GOHARVEST, "tomorrow-one": TOMORROW_ONE, "debezium": DEBEZIUM}
+LAYOUTS: Final = tuple(NAMED.values())
 
 
-def told(kinds: Mapping[str, str]) -> Layout | None:
+def told(kinds: Mapping[str, str], among: Iterable[Layout] = LAYOUTS) -> Layout | None:
     """The layout that a table with these columns and types has; None where it is none of them."""
-    layout = next((each for each in LAYOUTS if each.told_by <= kinds.keys()), None)
+    layout = next((each for each in among if each.told_by <= kinds.keys()), None)
     return debezium(kinds) if layout is DEBEZIUM else layout

@@ -10,7 +10,7 @@ from importlib.resources import files
 import psycopg
 from psycopg.sql import SQL, Composed, Literal
 
-from windrow.database.adoption import NOT_THERE, Finding, adopted, finding, table_of
+from windrow.database.adoption import Finding, adopted, awaited, finding, table_of
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.database.ring import Ring, columns
@@ -61,7 +61,7 @@ def migrate(connection: Connection, settings: Settings, ring: Ring | None = None
 
 def script(settings: Settings, shards: int, ring: Ring | None = None) -> str:
     """All migrations and the relay's entry as one script, for those who run their schema changes by hand."""
-    tables, layout = Tables.beside(settings.outbox_table), adopted(NOT_THERE, settings)
+    tables, layout = Tables.beside(settings.outbox_table), awaited(settings)
     parts: list[Composed | SQL] = [SQL("BEGIN"), tables.fill(query("migration", "create"))]
     for migration in migrations():
         parts.append(_statements(tables, migration, finding(layout, settings.capture), ring))

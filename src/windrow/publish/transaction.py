@@ -103,6 +103,8 @@ def _producer(settings: Settings, purpose: int | str, **own: Any) -> Producer:
 
 def _malformed(topic: str, names: Sequence[Any], contents: Sequence[Any], partition: int | None) -> PublishFailed:
     """Why a row that somebody wrote by hand is no message."""
+    if not topic:
+        return PublishFailed("there is no topic", topic)
     if len(names) != len(contents):
         return PublishFailed(f"topic {topic}: {len(names)} header keys and {len(contents)} header values", topic)
     return PublishFailed(f"topic {topic}: partition {partition} is less than 0", topic)
@@ -234,7 +236,7 @@ class TransactionalPublisher:
         """The hot path: what is the same for all records is looked up once."""
         produce, source = self._producer.produce, ("x-source", self._source)
         for number, topic, key, value, names, contents, partition, timestamp in records:
-            if len(names) != len(contents) or (partition is not None and partition < 0):
+            if not topic or len(names) != len(contents) or (partition is not None and partition < 0):
                 raise _malformed(topic, names, contents, partition)
             headers: _Headers = [*zip(names, contents, strict=True), ("x-sequence", b"%d" % number), source]
             to = -1 if partition is None else partition
