@@ -19,7 +19,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "topic": _TEXT,
     "value": (*_TEXT, "bytea", "json", "jsonb"),
     "key": (*_TEXT, "bytea", "uuid", "bigint", "integer"),
-    "headers": ("json", "jsonb"),
+    "headers": ("jsonb",),  # json may hold what cannot be read, and would hold up the shard
     "headerKeys": _TEXTS,
     "headerValues": (*_TEXTS, "bytea[]"),
     "partition": ("integer", "smallint"),
@@ -80,7 +80,7 @@ def _written(kind_of: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "topic", "topic"
     yield "key", layouts.from_bytes("key", kind_of.get("key", "text"))
     yield "value", layouts.from_bytes("value", kind_of["value"])
-    yield "headers", f"{layouts.AS_JSON}::{kind_of.get('headers', 'jsonb')}"
+    yield "headers", layouts.AS_JSON
     yield "headerKeys", "header_keys"
     if kind_of.get("headerValues") == "bytea[]":
         yield "headerValues", "header_values"

@@ -90,22 +90,22 @@ def from_bytes(expression: str, kind: str) -> str:
 
 
 def json_names(column: str) -> str:
-    """The names of the headers in a JSON object.
+    """The names of the headers in a JSON object, of type jsonb.
 
     What is neither an object nor null gets a name without a content, and becomes a dead letter as malformed rows do.
     """
     return (
-        f"CASE jsonb_typeof(coalesce({column}::jsonb, 'null'))"
-        f" WHEN 'object' THEN ARRAY(SELECT jsonb_object_keys({column}::jsonb))"
+        f"CASE jsonb_typeof(coalesce({column}, 'null'))"
+        f" WHEN 'object' THEN ARRAY(SELECT jsonb_object_keys({column}))"
         " WHEN 'null' THEN '{}' ELSE ARRAY['headers'] END"
     )
 
 
 def json_contents(column: str) -> str:
     """Their contents, in the order of the names."""
-    each = f"jsonb_each_text({column}::jsonb) AS header (name, content)"
+    each = f"jsonb_each_text({column}) AS header (name, content)"
     contents = f"ARRAY(SELECT convert_to(content, 'UTF8') FROM {each})"  # noqa: S608 - a name of ours, or quoted
-    return f"CASE WHEN jsonb_typeof({column}::jsonb) = 'object' THEN {contents} ELSE '{{}}' END"
+    return f"CASE WHEN jsonb_typeof({column}) = 'object' THEN {contents} ELSE '{{}}' END"
 
 
 AS_JSON: Final = (
