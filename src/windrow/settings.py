@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from windrow.errors import SettingsInvalid
 from windrow.goharvest import adapted, unwrapped
 from windrow.parse import Check, Size, bounds, camel, out_of_bounds, read, shown, values_of, without_secrets
-from windrow.table import remedies
+from windrow.table import column_remedies, remedies
 
 if TYPE_CHECKING:
     import yaml
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PREFIX: Final = "WINDROW_"
-_SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "limits", "purge", "spark")
+_SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "columns", "limits", "purge", "spark")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,180}")
 _OURS: Final = ("transactional.id", "enable.idempotence", "group.id", "delivery.report.only.error")
+_COLUMNS_NEEDED: Final = ("id", "createTime", "topic", "value")
+_COLUMNS: Final = (
+    *_COLUMNS_NEEDED,
+    *("key", "headers", "headerKeys", "headerValues", "partition", "timestamp", "processed", "mark"),
+)
 _POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
 
 
@@ -72,6 +77,22 @@ def _spark(config: Mapping[str, str]) -> Iterator[str]:
     for key in config:
         if not key.startswith("spark.") and key not in {"master", "remote"}:
             yield f"{without_secrets(key)} is not a setting of Spark's: give master, remote, or spark.…"
+
+
+def _columns(columns: Mapping[str, str]) -> Iterator[str]:
+    for name, column in columns.items():
+        if name not in _COLUMNS:
+            yield f"{without_secrets(name)} is none of {', '.join(_COLUMNS)}: leave it out"
+        for remedy in column_remedies(column):
+            yield f"{name}: {remedy}"
+    if columns and (missing := [name for name in _COLUMNS_NEEDED if name not in columns]):
+        yield f"name the columns of {', '.join(missing)}"
+    if ("headerKeys" in columns) != ("headerValues" in columns):
+        yield "give headerKeys and headerValues together"
+    if "headers" in columns and "headerKeys" in columns:
+        yield "give headers, a JSON object, or headerKeys and headerValues, not both"
+    if len(set(columns.values())) < len(columns):
+        yield "give each name a column of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +161,7 @@ class Purge:
 
     interval: timedelta = _field("time between two purges", _POSITIVE, default=timedelta(seconds=5))
     retention: timedelta = _field(
-        "how long published rows are kept, counted from their creation",
+        "how long published rows are kept, counted from their creation, or from processed where the layout notes it",
         bounds(timedelta(), timedelta.max, "0s or more"),
         default=timedelta(),
     )
@@ -172,6 +193,15 @@ class Settings:
         default="",
     )
     outbox_table: str = _field("the outbox, as table or schema.table", remedies, default="outbox")
+    layout: str = _field(
+        "what the outbox's columns are: auto, told by the columns; windrow, goharvest, tomorrow-one or debezium; or"
+        " custom, as columns says",
+        _one_of("auto", "windrow", "goharvest", "tomorrow-one", "debezium", "custom"),
+        default="auto",
+    )
+    columns: Mapping[str, str] = _field(
+        "with layout: custom, the outbox's columns by windrow's names", _columns, default_factory=dict
+    )
     poison: str = _field(
         "what becomes of a message that Kafka refuses for good: dead-letter keeps it in a table, block-key also what"
         " comes after it of its key, stop ends the relay",
@@ -226,12 +256,10 @@ class Settings:
             mistakes.append(
                 "poison: block-key knows the keys before a transform, not after it: give dead-letter or stop"
             )
+        if (self.layout == "custom") != bool(self.columns):
+            mistakes.append("columns: name the outbox's columns with layout: custom, and only with it")
         if self.capture == "mark" and self.transform:
             mistakes.append("transform: is for capture: snapshot, whose positions a query's batches can be told by")
-        if self.capture == "mark" and self.purge.retention:
-            mistakes.append(
-                "purge.retention: capture: mark deletes rows once they are published; leave it out, or give snapshot"
-            )
         if self.delivery == "at-least-once" and self.capture == "snapshot":
             mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
         if mistakes:

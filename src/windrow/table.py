@@ -1,7 +1,7 @@
-"""Table names: the one place where a name from the settings becomes an SQL identifier.
+"""Names of tables and columns: the one place where a name from the settings becomes an SQL identifier.
 
-A name is `table` or `schema.table`; the tables beside an outbox carry its name with a suffix. Names go through the
-templates of drivers, so that they must not have what those take for a placeholder.
+A table's name is `table` or `schema.table`; the tables beside an outbox carry its name with a suffix. Names go through
+the templates of drivers, so that they must not have what those take for a placeholder.
 """
 
 import re
@@ -12,6 +12,8 @@ from windrow.errors import SettingsInvalid
 
 _LONGEST: Final = 63
 _LONGEST_TABLE: Final = _LONGEST - len("_dead_letter")
+_TAKEN: Final = frozenset({"release", "chosen_id", "letter", "behind"})
+"""Names that statements give to columns of windrow's own, beside those of the outbox."""
 _UNFIT: Final = re.compile(r"[%{}\0\ud800-\udfff]")
 
 
@@ -33,6 +35,28 @@ def remedies(name: str) -> Iterator[str]:
         yield f"give the table a name of {_LONGEST_TABLE} bytes at most, not of {_bytes(table)}"
     elif schema and _bytes(schema[0]) > _LONGEST:
         yield f"give the schema a name of {_LONGEST} bytes at most, not of {_bytes(schema[0])}"
+
+
+def quoted_column(name: str) -> str:
+    """A column's name as a quoted identifier."""
+    if mistakes := [f"columns: {remedy}" for remedy in column_remedies(name)]:
+        raise SettingsInvalid(mistakes)
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def unquoted(identifier: str) -> str:
+    """The name that an identifier stands for, quoted or not."""
+    return identifier[1:-1].replace('""', '"') if identifier.startswith('"') else identifier
+
+
+def column_remedies(name: str) -> Iterator[str]:
+    """What is to be done before the name can be used for a column."""
+    if _UNFIT.search(name):
+        yield f"give a name without %, {{, }}, NUL and broken characters, not {name!r}"
+    elif not name or _bytes(name) > _LONGEST:
+        yield f"give a column's name of 1 to {_LONGEST} bytes, not {name!r}"
+    elif name in _TAKEN:
+        yield f"give a column of another name than {name!r}, which windrow's statements use themselves"
 
 
 def _bytes(name: str) -> int:

@@ -170,7 +170,7 @@ def test_table_of_no_known_layout_is_refused_untouched(make: Callable[..., Gohar
     pipeline = make()
     with pipeline.connect() as connection:
         connection.execute(f"ALTER TABLE {pipeline.settings.outbox_table} DROP COLUMN kafka_header_keys")
-    with pytest.raises(OutboxTableMissing, match="goharvest's layout it lacks kafka_header_keys\n"):
+    with pytest.raises(OutboxTableMissing, match="goharvest's layout it lacks kafka_header_keys;"):
         prepare(pipeline.settings)
     with pipeline.connect() as connection:
         found = connection.execute("SELECT to_regclass(%s)", (f"{pipeline.settings.outbox_table}_relay",)).fetchone()

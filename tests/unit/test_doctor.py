@@ -1,11 +1,13 @@
 """What the doctor concludes from what it is told: pure judgements."""
 
+import dataclasses
 import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from windrow.database.layouts import OWN, TOMORROW_ONE
 from windrow.doctor import Finding
 from windrow.doctor.database import (
     judge_autovacuum,
@@ -16,6 +18,7 @@ from windrow.doctor.database import (
     judge_lease,
     judge_pooler,
     judge_rights,
+    rights_on_outbox,
 )
 from windrow.doctor.kafka import (
     judge_joined,
@@ -28,7 +31,7 @@ from windrow.doctor.kafka import (
 from windrow.doctor.machine import judge_slots, slots_of
 from windrow.doctor.messages import Topic, Waiting, judge_missing, judge_topic, sum_up
 from windrow.record import Record
-from windrow.settings import Limits, Settings
+from windrow.settings import Limits, Purge, Settings
 
 SOUND = {"synchronous_commit": "on", "fsync": "on", "autovacuum": "on", "track_counts": "on"}
 BROKER = {
@@ -149,3 +152,13 @@ def test_waiting_messages_are_summed_up_by_topic() -> None:
         "a": Waiting(messages=2, largest=16, without_key=1, highest_partition=3),
         "b": Waiting(messages=1, largest=2, without_key=0, highest_partition=0),
     }
+
+
+def test_rights_on_the_outbox_are_those_that_the_capture_and_the_layout_need() -> None:
+    plain = settings()
+    marks = dataclasses.replace(plain, capture="mark")
+    for_a_day = dataclasses.replace(marks, purge=Purge(retention=timedelta(days=1)))
+    assert rights_on_outbox(plain, OWN) == ("SELECT", "DELETE")
+    assert rights_on_outbox(marks, OWN) == ("SELECT", "UPDATE", "DELETE")
+    assert rights_on_outbox(marks, TOMORROW_ONE) == ("SELECT", "UPDATE")
+    assert rights_on_outbox(for_a_day, TOMORROW_ONE) == ("SELECT", "UPDATE", "DELETE")

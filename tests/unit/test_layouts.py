@@ -1,28 +1,36 @@
 """Table layouts: told by their columns, read in windrow's names, and at no cost for windrow's own."""
 
+import dataclasses
+
 import pytest
 from psycopg.sql import SQL
 
 from windrow.capture.protocol import selected
 from windrow.capture.shards import predicate
-from windrow.database.layouts import GOHARVEST, LAYOUTS, OWN, Layout, fit, told
-from windrow.database.postgres import Tables
-from windrow.errors import OutboxTableMissing
+from windrow.database.adoption import Index, Table, additions, adopted, fit
+from windrow.database.custom import KINDS, custom
+from windrow.database.layouts import GOHARVEST, LAYOUTS, OWN, Layout, told
+from windrow.errors import OutboxTableMissing, SettingsInvalid
 from windrow.record import Record, Shard
+from windrow.settings import _COLUMNS, Settings
+
+OUTBOX = Settings("postgresql://", {"bootstrap.servers": "-"}, outbox_table="some.table")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("more", [set(), {"tx"}, {"tx", "leader_id", "colour"}])
 def test_a_layout_is_told_by_its_columns_whatever_else_there_is(layout: Layout, more: set[str]) -> None:
-    assert told(layout.told_by | more) is layout
+    found = told(dict.fromkeys(layout.told_by | more, "text"))
+    assert found
+    assert found.name == layout.name
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_a_table_that_lacks_a_column_has_no_layout_and_the_error_names_it(layout: Layout) -> None:
     for missing in layout.told_by:
-        assert told(layout.told_by - {missing}) is None
+        assert told(dict.fromkeys(layout.told_by - {missing}, "text")) is None
         with pytest.raises(OutboxTableMissing, match=rf'"some"\."table" .* {layout.name} layout it lacks {missing}\b'):
-            fit(layout.told_by - {missing}, Tables.beside("some.table"))
+            fit(dict.fromkeys(layout.told_by - {missing}, "text"), OUTBOX)
 
 
 def test_the_own_layout_reads_plain_columns() -> None:
@@ -45,3 +53,94 @@ def test_every_layout_gives_every_part_of_a_record(layout: Layout) -> None:
 def test_goharvests_text_becomes_bytes_and_text_again() -> None:
     assert GOHARVEST.columns.key == "convert_to(kafka_key, 'UTF8')"
     assert GOHARVEST.written["kafka_key"] == "convert_from(key, 'UTF8')"
+
+
+MINE = {"id": "no", "createTime": "at", "topic": "To", "value": "body"}
+KINDS_OF_MINE = {"no": "bigint", "at": "timestamp with time zone", "To": "text", "body": "jsonb"}
+
+
+def my_own(columns: dict[str, str], **more: str) -> Settings:
+    given = {"outbox_table": "some.table", "layout": "custom", "columns": columns, **more}
+    return Settings("postgresql://", {"bootstrap.servers": "-"}, **given)
+
+
+def test_settings_and_the_check_of_types_know_the_same_columns() -> None:
+    assert tuple(KINDS) == _COLUMNS
+
+
+def test_columns_of_ones_own_are_read_by_their_names_quoted() -> None:
+    layout = fit(KINDS_OF_MINE, my_own(MINE))
+    assert [*selected(layout)][:4] == [
+        '"no" AS id',
+        """left(coalesce("To", ''), 249) AS topic""",
+        "NULL::bytea AS key",
+        """convert_to("body"::text, 'UTF8') AS value""",
+    ]
+    assert layout.written == {
+        '"at"': "create_time",
+        '"To"': "topic",
+        '"body"': "convert_from(value, 'UTF8')::jsonb",
+    }
+
+
+def test_every_column_that_is_missing_or_of_the_wrong_type_is_told() -> None:
+    columns = {**MINE, "key": "who", "processed": "done", "mark": "mine"}
+    kinds = {**KINDS_OF_MINE, "no": "uuid", "done": "boolean", "mine": "text"}
+    with pytest.raises(OutboxTableMissing) as raised:
+        fit(kinds, my_own(columns))
+    assert str(raised.value).splitlines()[0] == (
+        'outboxTable "some"."table" is not as the setting columns says: no (id) is uuid; it has to be bigint or'
+        " integer; who (key) is missing; it has to be text or character varying or bytea or uuid or bigint or integer;"
+        " done (processed) is boolean; it has to be timestamp with time zone or timestamp without time zone;"
+        " mine (mark) is text; it has to be uuid"
+    )
+
+
+def test_a_layout_that_is_named_is_not_guessed() -> None:
+    kinds = dict.fromkeys(GOHARVEST.told_by, "text")
+    named = dataclasses.replace(OUTBOX, layout="tomorrow-one")
+    with pytest.raises(OutboxTableMissing, match="can read: for tomorrow-one's layout it lacks created, headers, key"):
+        fit(kinds, named)
+    with pytest.raises(
+        OutboxTableMissing, match="is not there: with layout: tomorrow-one it is made by those who write"
+    ):
+        adopted(Table({}, frozenset()), named)
+
+
+def test_what_a_table_has_is_not_added() -> None:
+    layout = custom({**MINE, "processed": "Done"}, KINDS_OF_MINE)
+    there = Table({"no": "bigint", "mark": "uuid"}, {Index("no"), Index("no", "(Done IS NULL)"), Index("Done")})
+    assert [*additions(layout, "mark", there)] == []
+    added = [each.statements.as_string() for each in additions(layout, "mark", Table({"no": "bigint"}, frozenset()))]
+    assert added == [
+        'CREATE UNIQUE INDEX ON {outbox} ("no")',
+        "ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS mark uuid",
+        'CREATE INDEX ON {outbox} ("no") WHERE ("Done" IS NULL)',
+        'CREATE INDEX ON {outbox} ("Done")',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "mistake"),
+    [
+        ({"id": "no"}, "columns: name the columns of createTime, topic, value"),
+        (
+            {**MINE, "colour": "red"},
+            "columns: colour is none of id, createTime, topic, value, key, headers, headerKeys,",
+        ),
+        ({**MINE, "key": "a%"}, "columns: key: give a name without %"),
+        ({**MINE, "key": "body"}, "columns: give each name a column of its own"),
+        ({**MINE, "headerKeys": "h"}, "columns: give headerKeys and headerValues together"),
+        ({**MINE, "headers": "a", "headerKeys": "b", "headerValues": "c"}, "columns: give headers, a JSON object, or"),
+        ({}, "columns: name the outbox's columns with layout: custom, and only with it"),
+    ],
+)
+def test_columns_that_cannot_be_are_mistakes_in_the_settings(columns: dict[str, str], mistake: str) -> None:
+    with pytest.raises(SettingsInvalid) as raised:
+        my_own(columns)
+    assert raised.value.mistakes[0].startswith(mistake)
+
+
+def test_columns_without_the_custom_layout_are_a_mistake() -> None:
+    with pytest.raises(SettingsInvalid, match="only with it"):
+        my_own(MINE, layout="auto")

@@ -225,7 +225,7 @@ def test_a_mistake_is_told_with_its_remedy(overrides: dict[str, Any], mistake: s
 @pytest.mark.parametrize(
     ("overrides", "beginning"),
     [
-        ({"colour": "red"}, "colour is not a setting: known are baseKafkaConfig, capture, "),
+        ({"weather": "fair"}, "weather is not a setting: known are baseKafkaConfig, capture, "),
         ({"data_source": 7}, "dataSource: give text"),
         ({"base_kafka_config": "kafka:9092"}, "baseKafkaConfig: give a section of names and values"),
         ({"spark": {1: "x"}}, "spark: give a section of names and values"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.errors import SettingsInvalid
-from windrow.table import quoted
+from windrow.table import quoted, quoted_column, unquoted
 
 _PART = st.text(st.characters(codec="utf-8", exclude_characters=".%{}\0"), min_size=1, max_size=12)
 _IDENTIFIER = re.compile(r'"((?:[^"]|"")+)"')
@@ -61,3 +61,15 @@ def test_a_schemas_name_may_be_as_long_as_postgresql_takes() -> None:
     assert quoted("s" * 63 + ".outbox")
     with pytest.raises(SettingsInvalid, match="the schema a name of 63 bytes"):
         quoted("s" * 64 + ".outbox")
+
+
+@pytest.mark.parametrize("name", ["id", 'a "b"', "weiß.nicht", "SELECT"])
+def test_a_columns_name_is_quoted_and_back(name: str) -> None:
+    assert unquoted(quoted_column(name)) == name
+    assert unquoted("plain") == "plain"
+
+
+@pytest.mark.parametrize("name", ["", "a%b", "{a}", "x" * 64, "release"])
+def test_a_column_that_statements_cannot_name_is_refused(name: str) -> None:
+    with pytest.raises(SettingsInvalid, match="columns: give a"):
+        quoted_column(name)

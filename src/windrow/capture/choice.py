@@ -12,7 +12,8 @@ from windrow.capture.position import NOTHING, Position
 from windrow.capture.protocol import Capture, selected
 from windrow.capture.shards import predicate
 from windrow.capture.snapshot import SnapshotCapture
-from windrow.database.layouts import Layout, layout_of
+from windrow.database.adoption import layout_of
+from windrow.database.layouts import Layout
 from windrow.database.postgres import Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.errors import SettingsInvalid
@@ -48,7 +49,7 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
             return capture.next().records
     tables = Tables.beside(settings.outbox_table)
     with interruptible(), connect(settings.data_source, "windrow peek") as connection:
-        layout = layout_of(connection, tables, settings.capture)
+        layout = layout_of(connection, settings, settings.capture)
         rows, holds = ahead(settings, layout, committed)
         statement = tables.fill(
             query("mark", "peek"),
@@ -77,7 +78,8 @@ def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
             for each in (MarkPosition.decode(position).published if position else ())
         ]
         among = SQL(" OR ").join(published) if published else SQL("false")
-        return Ahead(tables.fill(SQL("SELECT * FROM {outbox}")), SQL("({}) IS NOT TRUE").format(among))
+        holds = SQL("{unprocessed} AND ({among}) IS NOT TRUE").format(among=among, **columns)
+        return Ahead(tables.fill(SQL("SELECT * FROM {outbox}")), holds)
     at = Position.decode(position) if position else Position("")
     snapshots = {"lo": Literal(str(at.lo)), "hi": Literal(str(at.hi or NOTHING)), "after": Literal(at.after)}
     return Ahead(

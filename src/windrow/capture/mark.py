@@ -1,12 +1,14 @@
 """The `mark` capture: take rows by writing a mark to them, on any database that can do that in one statement.
 
-The earliest rows that carry none of our marks get one of the page's own; once the page is published, they are deleted.
+The earliest rows that carry none of our marks get one of the page's own; once the page is published, we are done with
+them: they are deleted, or kept with the time of it where the layout has a column for that.
 A row that becomes visible late, behind those that are marked, is taken with the next page. What a predecessor marked
 and did not publish is marked anew: there is no difference between a new row and one that was left behind.
 
 Invariants:
-- When `next` is called, all pages but the last one handed out are published. Those are deleted before more is marked.
-- A page's position names it and the page before it: of these two the rows may still be there when it is committed, and
+- When `next` is called, all pages but the last one handed out are published. We are done with those before
+  more is marked.
+- A page's position names it and the page before it: of these two the rows may still be marked when it is committed, and
   of no others. So who goes on from it finds just the published rows by their marks, whenever we died.
 - Rows are marked only while the control row names our epoch, under its lock. Two tasks never mark at the same time, so
   none sees a row that another has just passed over.
@@ -23,7 +25,7 @@ from psycopg.sql import SQL, Composable
 from windrow.capture.marks import Marked, MarkPosition
 from windrow.capture.protocol import Page, selected
 from windrow.capture.shards import predicate
-from windrow.database.layouts import layout_of
+from windrow.database.adoption import layout_of
 from windrow.database.postgres import PLANS, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.errors import RelayFenced
@@ -47,7 +49,7 @@ class _Handed:
 
 
 class MarkCapture:
-    """Takes one shard's rows, once started. With a target it takes none, and only deletes what it has published."""
+    """Takes one shard's rows, once started. With a target it takes none, and only tidies up what it has published."""
 
     def __init__(self, settings: Settings, shard: Shard, epoch: UUID, target: str | None = None) -> None:
         self._tables = Tables.beside(settings.outbox_table)
@@ -60,13 +62,15 @@ class MarkCapture:
         self._draining = target is not None
         self._connection = connect(settings.data_source, _APPLICATION.format(name=settings.name, shard=shard.index))
         with interruptible(), self._closed_on_error():
-            layout = layout_of(self._connection, self._tables, settings.capture)
+            layout = layout_of(self._connection, settings, settings.capture)
             self._fragments: dict[str, Composable] = {
                 **layout.fragments(),
                 "columns": SQL(", ".join(selected(layout))),
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, layout),
             }
+            end = query("mark", "kept" if layout.processed else "deleted")
+            self._fragments["done"] = self._tables.fill(end, **self._fragments)
             self._fragments["free"] = self._tables.fill(query("mark", "free"), **self._fragments)
             for setting in PLANS:
                 self._connection.execute(setting)
@@ -79,7 +83,7 @@ class MarkCapture:
         self._full = False
 
     def start(self, committed: str | None) -> None:
-        """Go on from a committed position: what is published goes, and everything else is to be taken."""
+        """Go on from a committed position: what is published is over, and everything else is to be taken."""
         position = MarkPosition.decode(committed) if committed else MarkPosition()
         self._before = self._last = None
         self._full = False
@@ -99,7 +103,7 @@ class MarkCapture:
             return self._mark()
 
     def purge(self, ids: Sequence[int]) -> None:
-        """Delete rows of the page in hand that have been published, while they are ours."""
+        """Be done with rows of the page in hand that have been published, while they are ours."""
         with interruptible():
             gone = self._purge(ids)
         if gone < len(ids):

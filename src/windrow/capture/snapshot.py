@@ -29,7 +29,7 @@ from windrow.capture.position import (
 )
 from windrow.capture.protocol import Page, selected
 from windrow.capture.shards import predicate
-from windrow.database.layouts import layout_of
+from windrow.database.adoption import layout_of
 from windrow.database.postgres import PLANS, Tables, connect, connection_string, interruptible
 from windrow.database.queries import query
 from windrow.errors import Interrupted, PositionForeign
@@ -61,7 +61,7 @@ class SnapshotCapture:
         self._target = Position.decode(target).lo if target else None
         self._connection = connect(self._source)
         with interruptible(), self._closed_on_error():
-            self._layout = layout_of(self._connection, self._tables, "snapshot")
+            self._layout = layout_of(self._connection, settings, "snapshot")
             self._fragments: dict[str, Composable] = {
                 **self._layout.fragments(),
                 "columns": SQL(", ".join(selected(self._layout))),

@@ -7,7 +7,6 @@ import click
 
 from windrow.cli.options import load_settings, settings_options
 from windrow.database.migrations import script
-from windrow.database.postgres import Tables
 from windrow.relay.setup import STORAGES, Storage, default_shards, prepare, takeover, wanted_ring
 
 _ANYWHERE = {"data_source": "postgresql://", "bootstrap_servers": "-"}
@@ -30,8 +29,9 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
     Safe to run again: what is there is left as it is, what a newer windrow needs is added. The number of shards and the
     storage are fixed with the first run.
 
-    A table of goharvest's is recognised and taken over, with the rows in it: it gets a column (tx) and an index, and
-    goharvest's applications go on writing to it.
+    A table of goharvest's, of tomorrow-one's transactional-outbox or of Debezium's outbox event router is recognised
+    and taken over, with its rows; one of your own is, if the settings name its columns. What windrow needs besides is
+    added, and told beforehand. Applications go on writing to it.
 
     \b
     Examples:
@@ -45,9 +45,7 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
         settings = load_settings(config, **{**dict.fromkeys(options), **_ANYWHERE, **given})
         ring = wanted_ring(settings, storage)
         shards = settings.shards or default_shards()
-        click.echo(
-            script(Tables.beside(settings.outbox_table), settings.name, shards, settings.capture, ring), nl=False
-        )
+        click.echo(script(settings, shards, ring), nl=False)
         return
     settings = load_settings(config, **options)
     if plan := takeover(settings):

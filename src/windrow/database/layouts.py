@@ -1,24 +1,23 @@
 """Table layouts: how the columns of a message are found in an outbox, be it windrow's own or one of another system.
 
 A layout maps windrow's names to SQL expressions over the table, so that every statement is written once, in windrow's
-names. Which layout a table has is read from the catalogue, by the columns that are there; nobody has to say it. What a
-layout lacks, `windrow init` adds: at present `tx`, the writing transaction, which is windrow's own column everywhere.
+names. Which layout a table has is told by the columns that are there; nobody has to say it, unless it is one of
+their own (`database/custom.py`). What a layout lacks, `windrow init` adds (`database/adoption.py`).
+
+A layout either has its rows deleted once they are published, or keeps them and notes when that was: then a row is to be
+published as long as nothing is noted in it.
 
 Invariant: under windrow's own layout every expression is the plain column, so that it costs nothing.
 """
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Final, NamedTuple
+from typing import Final
 
 from psycopg.sql import SQL, Composable
 
-from windrow.database.postgres import Connection, Tables
-from windrow.database.queries import query
-from windrow.errors import OutboxTableMissing
-
 TX: Final = "tx"
+_ROUTED_TO: Final = "outbox.event."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +48,10 @@ class Layout:
     columns: Columns
     written: Mapping[str, str] = field(hash=False)
     """The columns that a message is written to, as expressions over windrow's own."""
+    processed: str | None = None
+    """The column that notes when a row was published, where published rows are kept; None where they are deleted."""
+    added: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Columns that windrow adds to the table, with their definitions, for what the layout has nothing of."""
 
     def found_by(self, capture: str) -> str:
         """The column by which a capture finds rows."""
@@ -57,8 +60,59 @@ class Layout:
     def fragments(self) -> dict[str, Composable]:
         """The expressions by windrow's names, and the two lists of an INSERT, for named queries."""
         named = {each.name: SQL(getattr(self.columns, each.name)) for each in fields(self.columns)}
-        return {**named, "written": SQL(", ".join(self.written)), "content": SQL(", ".join(self.written.values()))}
+        return {
+            **named,
+            "written": SQL(", ".join(self.written)),
+            "content": SQL(", ".join(self.written.values())),
+            "processed": SQL(self.processed or "NULL"),
+            "unprocessed": SQL(f"{self.processed} IS NULL" if self.processed else "true"),
+        }
 
+
+def as_topic(expression: str) -> str:
+    """A topic's name; without one, or with one that no topic can have, a row becomes a dead letter as others do."""
+    return f"left(coalesce({expression}, ''), 249)"
+
+
+def as_bytes(column: str, kind: str) -> str:
+    """A column of this type as bytes, text in UTF-8."""
+    return column if kind == "bytea" else f"convert_to({column}::text, 'UTF8')"
+
+
+def length_of(column: str, kind: str) -> str:
+    """How many bytes that is, near enough."""
+    return f"coalesce(octet_length({column if kind == 'bytea' else f'{column}::text'}), 0)"
+
+
+def from_bytes(expression: str, kind: str) -> str:
+    """Bytes as what a column of this type holds."""
+    return expression if kind == "bytea" else f"convert_from({expression}, 'UTF8')::{kind}"
+
+
+def json_names(column: str) -> str:
+    """The names of the headers in a JSON object, of type jsonb.
+
+    What is neither an object nor null gets a name without a content, and becomes a dead letter as malformed rows do.
+    """
+    return (
+        f"CASE jsonb_typeof(coalesce({column}, 'null'))"
+        f" WHEN 'object' THEN ARRAY(SELECT jsonb_object_keys({column}))"
+        " WHEN 'null' THEN '{}' ELSE ARRAY['headers'] END"
+    )
+
+
+def json_contents(column: str) -> str:
+    """Their contents, in the order of the names."""
+    each = f"jsonb_each_text({column}) AS header (name, content)"
+    contents = f"ARRAY(SELECT convert_to(content, 'UTF8') FROM {each})"  # noqa: S608 - a name of ours, or quoted
+    return f"CASE WHEN jsonb_typeof({column}) = 'object' THEN {contents} ELSE '{{}}' END"
+
+
+AS_JSON: Final = (
+    "(SELECT jsonb_object_agg(name, convert_from(content, 'UTF8'))"
+    " FROM unnest(header_keys, header_values) AS header (name, content))"
+)
+"""Headers as a JSON object."""
 
 _CONTENT: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
 
@@ -108,65 +162,70 @@ GOHARVEST: Final = Layout(
         "kafka_header_values": "ARRAY(SELECT convert_from(content, 'UTF8') FROM unnest(header_values) AS content)",
     },
 )
-LAYOUTS: Final = (OWN, GOHARVEST)
+TOMORROW_ONE: Final = Layout(
+    "tomorrow-one's",
+    frozenset({"id", "created", "processed", "topic", "key", "value", "headers"}),
+    Columns(
+        create_time="created::timestamptz",
+        key="convert_to(key, 'UTF8')",
+        header_keys=json_names("headers"),
+        header_values=json_contents("headers"),
+        partition="NULL::integer",
+        timestamp="NULL::timestamptz",
+        size="octet_length(value) + coalesce(octet_length(key), 0) + coalesce(pg_column_size(headers), 0)",
+    ),
+    {
+        "created": "create_time",
+        "topic": "topic",
+        "key": "convert_from(key, 'UTF8')",
+        "value": "value",
+        "headers": AS_JSON,
+    },
+    processed="processed",
+)
 
 
-class Finding(NamedTuple):
-    """What makes a table one whose rows a capture can find."""
+def debezium(kinds: Mapping[str, str]) -> Layout:
+    """The layout of Debezium's outbox event router, by its default routing; the columns have these types.
 
-    column: SQL
-    """Its column, in the definition of a new table."""
-    find: SQL
-    """Statements for a table that may have been there, another system's for instance."""
-
-
-def finding(layout: Layout, capture: str) -> Finding:
-    """By the transaction that wrote a row, and an index; or by a mark, which costs writers nothing."""
-    if capture == "snapshot":
-        return Finding(
-            SQL("\n  tx            xid8 NOT NULL DEFAULT pg_current_xact_id(),"),
-            SQL(
-                "-- A table that was there is rewritten once for its new column.\n"
-                "ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();\n"
-                "CREATE INDEX ON {outbox} (tx)"
-            ),
-        )
-    return Finding(
-        SQL("\n  mark          uuid,"),
-        SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {layout.columns.mark} uuid"),
+    Its rows have no order and no time: windrow adds both.
+    """
+    key, payload = kinds.get("aggregateid", "text"), kinds.get("payload", "jsonb")
+    return Layout(
+        "Debezium's",
+        frozenset({"id", "aggregatetype", "aggregateid", "type", "payload"}),
+        Columns(
+            id="windrow_id",
+            create_time="windrow_time",
+            topic=as_topic(f"'{_ROUTED_TO}' || aggregatetype"),
+            key=as_bytes("aggregateid", key),
+            value=as_bytes("payload", payload),
+            header_keys="ARRAY['id']",
+            header_values="ARRAY[convert_to(id::text, 'UTF8')]",
+            partition="NULL::integer",
+            timestamp="NULL::timestamptz",
+            size=f"{length_of('payload', payload)} + {length_of('aggregateid', key)}",
+        ),
+        {
+            "id": "gen_random_uuid()",
+            "aggregatetype": f"substr(topic, {len(_ROUTED_TO) + 1})",
+            "aggregateid": from_bytes("key", key),
+            "type": "''",
+            "payload": from_bytes("value", payload),
+        },
+        added={
+            "windrow_id": "bigint GENERATED ALWAYS AS IDENTITY UNIQUE",
+            "windrow_time": "timestamptz NOT NULL DEFAULT clock_timestamp()",
+        },
     )
 
 
-def told(columns: AbstractSet[str]) -> Layout | None:
-    """The layout that a table with these columns has; None where it is none of them."""
-    return next((each for each in LAYOUTS if each.told_by <= columns), None)
+DEBEZIUM: Final = debezium({})
+NAMED: Final = {"windrow": OWN, "goharvest": GOHARVEST, "tomorrow-one": TOMORROW_ONE, "debezium": DEBEZIUM}
+LAYOUTS: Final = tuple(NAMED.values())
 
 
-def columns_of(connection: Connection, tables: Tables) -> frozenset[str]:
-    """The outbox's columns; none where it is not there."""
-    rows = connection.execute(query("layout", "columns"), {"table": tables.outbox.as_string(connection)}).fetchall()
-    return frozenset(str(name) for (name,) in rows)
-
-
-def layout_of(connection: Connection, tables: Tables, capture: str) -> Layout:
-    """The outbox's layout, once it is seen to be one and to have all that this capture needs."""
-    columns = columns_of(connection, tables)
-    layout = fit(columns, tables)
-    if (needed := layout.found_by(capture)) not in columns:
-        raise OutboxTableMissing(
-            f"outboxTable {tables.outbox.as_string()}, a table of {layout.name} layout, lacks {needed}, by which"
-            f' capture: {capture} finds rows: run "windrow init"; or give the capture that it was made for'
-        )
-    return layout
-
-
-def fit(columns: AbstractSet[str], tables: Tables) -> Layout:
-    """The layout of a table that is there, or an error that names what it lacks."""
-    if layout := told(columns):
-        return layout
-    lacking = {each.name: sorted(each.told_by - columns) for each in LAYOUTS}
-    lists = "; ".join(f"for {name} layout it lacks {', '.join(names)}" for name, names in lacking.items())
-    raise OutboxTableMissing(
-        f"outboxTable {tables.outbox.as_string()} is no outbox that windrow can read: {lists}\n"
-        'Name another table in outboxTable, and "windrow init" creates it; or give this one the columns.'
-    )
+def told(kinds: Mapping[str, str], among: Iterable[Layout] = LAYOUTS) -> Layout | None:
+    """The layout that a table with these columns and types has; None where it is none of them."""
+    layout = next((each for each in among if each.told_by <= kinds.keys()), None)
+    return debezium(kinds) if layout is DEBEZIUM else layout

@@ -10,11 +10,12 @@ from importlib.resources import files
 import psycopg
 from psycopg.sql import SQL, Composed, Literal
 
-from windrow.database.layouts import OWN, Finding, columns_of, finding, fit
+from windrow.database.adoption import Finding, adopted, awaited, finding, table_of
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.database.ring import Ring, columns
 from windrow.errors import OutboxTableMissing
+from windrow.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +38,35 @@ def migrations() -> list[Migration]:
     ]
 
 
-def migrate(connection: Connection, tables: Tables, capture: str, ring: Ring | None = None) -> list[Migration]:
+def migrate(connection: Connection, settings: Settings, ring: Ring | None = None) -> list[Migration]:
     """Apply what is pending and return it.
 
     A new outbox is made as this ring, or as a plain table; one that is there must be of a layout that windrow knows.
     """
+    tables = Tables.beside(settings.outbox_table)
     with connection.transaction():
         connection.execute(query("migration", "lock"), {"table": tables.outbox.as_string(connection)})
-        layout = OWN
-        if there := columns_of(connection, tables):
-            layout, ring = fit(there, tables), None
+        table = table_of(connection, tables)
+        layout = adopted(table, settings)
+        if table.columns:
+            ring = None
         connection.execute(tables.fill(query("migration", "create")))
         version = _version(connection, tables)
         pending = [migration for migration in migrations() if migration.version > version]
         for migration in pending:
-            connection.execute(_statements(tables, migration, finding(layout, capture), ring))
+            connection.execute(_statements(tables, migration, finding(layout, settings.capture, table), ring))
             connection.execute(_record(tables, migration))
     return pending
 
 
-def script(tables: Tables, relay: str, shards: int, capture: str, ring: Ring | None = None) -> str:
+def script(settings: Settings, shards: int, ring: Ring | None = None) -> str:
     """All migrations and the relay's entry as one script, for those who run their schema changes by hand."""
+    tables, layout = Tables.beside(settings.outbox_table), awaited(settings)
     parts: list[Composed | SQL] = [SQL("BEGIN"), tables.fill(query("migration", "create"))]
     for migration in migrations():
-        parts.append(_statements(tables, migration, finding(OWN, capture), ring))
+        parts.append(_statements(tables, migration, finding(layout, settings.capture), ring))
         parts.append(_record(tables, migration))
-    parts.append(tables.fill(query("relay", "enter"), name=Literal(relay), shards=Literal(shards)))
+    parts.append(tables.fill(query("relay", "enter"), name=Literal(settings.name), shards=Literal(shards)))
     parts.append(SQL("COMMIT"))
     return ";\n\n".join(part.as_string().strip().removesuffix(";") for part in parts) + ";\n"
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from psycopg.sql import Identifier
 
+from windrow.database.adoption import layout_of
+from windrow.database.layouts import Layout
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible, where
 from windrow.database.queries import query
@@ -26,7 +28,6 @@ _CONNECTIONS_OF_THE_DRIVER: Final = 4
 _LONG: Final = timedelta(minutes=5)
 _SKEW: Final = 2.0
 _RIGHTS: Final = {
-    "outbox": ("SELECT", "DELETE"),
     "relay": ("SELECT", "UPDATE"),
     "position": ("SELECT", "INSERT", "UPDATE"),
     "dead_letter": ("SELECT", "INSERT"),
@@ -79,8 +80,9 @@ def _examine_tables(connection: Connection, settings: Settings, user: str) -> Ge
     try:
         with interruptible():
             check(connection, tables)
+            layout = layout_of(connection, settings, settings.capture)
             yield ok("outbox", f"{settings.outbox_table} is there, at this version")
-            yield from _examine_rights(connection, tables, user)
+            yield from _examine_rights(connection, tables, rights_on_outbox(settings, layout), user)
         shards = Registry(settings).shards()
     except OutboxTableMissing as error:
         says, _, remedy = str(error).rpartition(": ")
@@ -100,9 +102,15 @@ def _examine_tables(connection: Connection, settings: Settings, user: str) -> Ge
     return shards
 
 
-def _examine_rights(connection: Connection, tables: Tables, user: str) -> Iterator[Finding]:
+def rights_on_outbox(settings: Settings, layout: Layout) -> tuple[str, ...]:
+    """What a relay does to rows: read them, mark them, delete them unless they are kept for ever."""
+    marks, keeps = settings.capture == "mark", layout.processed and not settings.purge.retention
+    return ("SELECT", *(("UPDATE",) if marks else ()), *(() if keeps else ("DELETE",)))
+
+
+def _examine_rights(connection: Connection, tables: Tables, on_outbox: tuple[str, ...], user: str) -> Iterator[Finding]:
     lacking: dict[str, list[str]] = {}
-    for name, rights in _RIGHTS.items():
+    for name, rights in {"outbox": on_outbox, **_RIGHTS}.items():
         table = getattr(tables, name).as_string()
         parameters = {"table": table, "rights": list(rights)}
         lacking[table] = [right for (right,) in connection.execute(query("doctor", "lacking"), parameters).fetchall()]

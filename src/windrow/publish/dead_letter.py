@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from psycopg import Cursor
 from psycopg.sql import Composable
 
-from windrow.database.layouts import Layout, layout_of
+from windrow.database.adoption import layout_of
+from windrow.database.layouts import Layout
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing
@@ -83,7 +84,7 @@ class LetterTable:
 
     def layout(self) -> Layout:
         """The layout of the outbox that they come from."""
-        return layout_of(self.connection, Tables.beside(self.settings.outbox_table), self.settings.capture)
+        return layout_of(self.connection, self.settings, self.settings.capture)
 
     def _run(
         self, name: str, given: Mapping[str, Composable | None], parameters: dict[str, object]

@@ -56,7 +56,7 @@ def send(
     """
     produce, from_source = producer.produce, ("x-source", source)
     for number, topic, key, value, names, contents, partition, timestamp in records:
-        if len(names) != len(contents) or (partition is not None and partition < 0):
+        if not topic or len(names) != len(contents) or (partition is not None and partition < 0):
             raise _malformed(topic, names, contents, partition)
         headers: _Headers = [*zip(names, contents, strict=True), ("x-sequence", b"%d" % number), from_source]
         to = -1 if partition is None else partition
@@ -83,6 +83,8 @@ def refusal(error: KafkaError, topic: str) -> PublishFailed | None:
 
 def _malformed(topic: str, names: Sequence[Any], contents: Sequence[Any], partition: int | None) -> PublishFailed:
     """Why a row that somebody wrote by hand is no message."""
+    if not topic:
+        return PublishFailed("there is no topic", topic)
     if len(names) != len(contents):
         return PublishFailed(f"topic {topic}: {len(names)} header keys and {len(contents)} header values", topic)
     return PublishFailed(f"topic {topic}: partition {partition} is less than 0", topic)

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from psycopg.sql import Composable
 
 from windrow.capture.position import NOTHING, Snapshot
-from windrow.database.layouts import layout_of
+from windrow.database.adoption import layout_of
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
-from windrow.settings import Purge
+from windrow.settings import Settings
 
 _MOST_CHUNKS: Final = 16
 
@@ -44,15 +44,16 @@ def purged(done: Snapshot, published: Snapshot, look: Look) -> Snapshot:
 class Deletion:
     """Deletes what was published since the last time."""
 
-    def __init__(self, settings: Purge, tables: Tables, in_office: Composable) -> None:
-        self._settings, self._tables, self._in_office = settings, tables, in_office
+    def __init__(self, settings: Settings, in_office: Composable) -> None:
+        self._relay, self._settings, self._in_office = settings, settings.purge, in_office
+        self._tables = Tables.beside(settings.outbox_table)
         self._done = NOTHING
         self._fragments: dict[str, Composable] = {}
 
     def steps(self, connection: Connection, published: Snapshot) -> Iterator[int]:
         """Delete chunk by chunk; yields the number of rows of each."""
         chunks = 1
-        layout = layout_of(connection, self._tables, "snapshot")
+        layout = layout_of(connection, self._relay, "snapshot")
         self._fragments = {**layout.fragments(), "in_office": self._in_office}
         while True:
             look = self._look(connection, published, chunks)

@@ -19,6 +19,7 @@ from windrow.database.queries import query
 from windrow.database.ring import ring_of
 from windrow.election.lease import in_office
 from windrow.relay.deletion import Deletion
+from windrow.relay.expiry import expire
 from windrow.relay.truncation import truncate
 from windrow.settings import Settings
 
@@ -57,11 +58,14 @@ class Purger:
         self._settings, self._rest = settings, rest
         self._tables = Tables.beside(settings.outbox_table)
         self._in_office = in_office(settings, term)
-        self._deletion = Deletion(settings.purge, self._tables, self._in_office)
+        self._deletion = Deletion(settings, self._in_office)
 
     def purge(self) -> Iterator[int]:
-        """Purge step by step; yields the number of rows of each. Rows that are found by marks are not kept at all."""
-        if self._settings.capture == "mark":
+        """Purge step by step; yields the number of rows of each.
+
+        Rows that are found by marks are deleted once they are published, or kept; without a retention, for good.
+        """
+        if self._settings.capture == "mark" and not self._settings.purge.retention:
             return
         with interruptible(), connect(self._settings.data_source, f"windrow {self._settings.name} purge") as connection:
             for setting in PLANS:
@@ -73,6 +77,8 @@ class Purger:
                 began = time.monotonic()
 
     def _steps(self, connection: Connection) -> Iterator[int]:
+        if self._settings.capture == "mark":
+            return expire(connection, self._settings, self._in_office)
         published = saved_as_published(connection, self._tables)
         if ring := ring_of(connection, self._tables):
             return truncate(connection, self._tables, ring, published, self._settings.purge.retention, self._in_office)

@@ -13,6 +13,7 @@ from uuid import UUID
 from psycopg.sql import Literal
 
 from windrow.capture.position import Position, Snapshot
+from windrow.database.adoption import layout_of
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
@@ -53,6 +54,7 @@ class Registry:
         name, given = self.settings.name, self.settings.shards
         with interruptible(), connect(self.settings.data_source) as connection:
             check(connection, self.tables)
+            layout_of(connection, self.settings, self.settings.capture)
         shards = self.shards()
         if given not in {None, shards}:
             raise SettingsInvalid(

@@ -22,7 +22,8 @@ from psycopg.sql import SQL, Composable, Composed, Literal
 from windrow.capture.choice import require_snapshot
 from windrow.capture.position import Position, Snapshot, objection, objection_to_rows
 from windrow.capture.shards import predicate
-from windrow.database.layouts import Layout, layout_of
+from windrow.database.adoption import layout_of
+from windrow.database.layouts import Layout
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
 from windrow.election.lease import is_held
@@ -127,7 +128,7 @@ class Repair:
         return Findings(tuple(reasons), *(row or (0, 0, 0)))
 
     def _filled(self, connection: Connection, name: str, shards: list[_Shard]) -> Composed:
-        layout = layout_of(connection, self._tables, "snapshot")
+        layout = layout_of(connection, self._settings, "snapshot")
         judged = self._tables.fill(
             query("repair", "judged"),
             **layout.fragments(),

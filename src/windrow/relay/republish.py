@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from psycopg.sql import Composed
 
 from windrow.capture.choice import require_snapshot
-from windrow.database.layouts import layout_of
+from windrow.database.adoption import layout_of
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
@@ -70,22 +70,27 @@ class Found:
 
 def find(settings: Settings, selection: Selection) -> Found:
     """Look what there is; changes nothing."""
-    require_snapshot(settings, "rows are deleted once they are published, so that there is nothing to republish")
+    require_snapshot(
+        settings,
+        "where rows are deleted once they are published, there is nothing to republish; where the layout keeps them,"
+        " set processed to NULL in those that are to be published again",
+    )
     tables = Tables.beside(settings.outbox_table)
     with interruptible(), _connected(settings) as connection:
         check(connection, tables)
         published = str(saved_as_published(connection, tables))
-        rows = connection.execute(_statement("found", connection, tables), _parameters(selection, published)).fetchall()
+        rows = connection.execute(
+            _statement("found", connection, settings), _parameters(selection, published)
+        ).fetchall()
     return Found(selection, published, [OfTopic(*row) for row in rows])
 
 
 def republish(settings: Settings, found: Found) -> Iterator[Written]:
     """Write what was found to the outbox anew, chunk by chunk."""
-    tables = Tables.beside(settings.outbox_table)
     first = min((each.first_id for each in found.topics), default=1)
     last = max((each.last_id for each in found.topics), default=0)
     with interruptible(), _connected(settings) as connection:
-        statement = _statement("write", connection, tables)
+        statement = _statement("write", connection, settings)
         while first <= last:
             parameters = {"first": first, "last": last, "chunk": _CHUNK}
             row = connection.execute(
@@ -97,8 +102,9 @@ def republish(settings: Settings, found: Found) -> Iterator[Written]:
             first = row[1] + 1
 
 
-def _statement(name: str, connection: Connection, tables: Tables) -> Composed:
-    layout = layout_of(connection, tables, "snapshot").fragments()
+def _statement(name: str, connection: Connection, settings: Settings) -> Composed:
+    tables = Tables.beside(settings.outbox_table)
+    layout = layout_of(connection, settings, "snapshot").fragments()
     chosen = tables.fill(query("republish", "chosen"), **layout)
     return tables.fill(query("republish", name), chosen=chosen, **layout)
 

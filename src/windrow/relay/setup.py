@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from windrow.capture.choice import require_snapshot
-from windrow.database.layouts import TX, columns_of, fit
+from windrow.database.adoption import additions, adopted, table_of
 from windrow.database.migrations import Migration, migrate
 from windrow.database.postgres import connect
 from windrow.database.ring import Ring, ring_of
@@ -37,16 +37,14 @@ def takeover(settings: Settings) -> str | None:
     """What `prepare` is going to do to a table that is there already; None where it leaves it as it is."""
     tables = Registry(settings).tables
     with connect(settings.data_source) as connection:
-        columns = columns_of(connection, tables)
-    if not columns or (layout := fit(columns, tables)).found_by(settings.capture) in columns:
+        table = table_of(connection, tables)
+    layout = adopted(table, settings)
+    added = [each.words for each in additions(layout, settings.capture, table)]
+    if not table.columns or not added:
         return None
-    if settings.capture == "mark":
-        column = layout.columns.mark
-        return f"{settings.outbox_table} is there, a table of {layout.name} layout. It gets a column {column}."
     return (
-        f"{settings.outbox_table} is there, a table of {layout.name} layout. It is taken over with its"
-        f" rows: it gets a column {TX} (the writing transaction), for which it is rewritten once, and an index on it;"
-        " writers wait meanwhile. Its other columns and those who write to it stay as they are."
+        f"{settings.outbox_table} is there, a table of {layout.name} layout. It is taken over with its rows: it gets"
+        f" {'; '.join(added)}. Its other columns and those who write to it stay as they are."
     )
 
 
@@ -64,7 +62,7 @@ def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
     if storage == "partitioned":
         require_snapshot(settings, "rows of a partitioned outbox are not deleted one by one; give storage plain")
     with connect(settings.data_source) as connection:
-        applied = migrate(connection, registry.tables, settings.capture, wanted_ring(settings, storage))
+        applied = migrate(connection, settings, wanted_ring(settings, storage))
         found: Storage = "partitioned" if ring_of(connection, registry.tables) else "plain"
         if storage not in {None, found}:
             raise SettingsInvalid(
@@ -72,7 +70,7 @@ def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
             )
         if settings.capture == "mark" and (others := registry.others(connection)):
             mistake = (
-                f"capture: mark: rows are deleted once one relay has published them, and {', '.join(others)} reads"
+                f"capture: mark: rows are over once one relay has published them, and {', '.join(others)} reads"
                 f" outbox {settings.outbox_table} too; give another outboxTable, or capture: snapshot"
             )
             raise SettingsInvalid([mistake])

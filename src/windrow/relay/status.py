@@ -6,7 +6,8 @@ from uuid import UUID
 
 from windrow.capture.choice import ahead
 from windrow.capture.shards import predicate
-from windrow.database.layouts import Layout, layout_of
+from windrow.database.adoption import layout_of
+from windrow.database.layouts import Layout
 from windrow.database.migrations import check
 from windrow.database.postgres import Connection, Tables, connect, interruptible
 from windrow.database.queries import query
@@ -70,7 +71,7 @@ def status(settings: Settings) -> Status:
         shards, leader = row
         with closing(position_reader(settings)) as reader:
             committed = committed_positions(reader, settings, range(shards))
-        flights, layout = Registry(settings).in_flight(connection), layout_of(connection, tables, settings.capture)
+        flights, layout = Registry(settings).in_flight(connection), layout_of(connection, settings, settings.capture)
         each = [
             _shard(
                 settings, connection, layout, Shard(index, shards), committed.get(index), flights.get(index, Flight())

@@ -6,8 +6,8 @@ FROM {relay}
 WHERE name = %(relay)s
 
 -- name: free
--- A part of others: rows that nobody has marked, or somebody else has, who is no more.
-({mark} IS NULL OR {mark} <> ALL (%(held)s::uuid[]))
+-- A part of others: rows to be published that nobody has marked, or somebody else has, who is no more.
+({unprocessed} AND ({mark} IS NULL OR {mark} <> ALL (%(held)s::uuid[])))
 
 -- name: mark
 -- In one statement: mark the earliest free rows, bounded by number and by size (one at least), and return them; but only
@@ -35,13 +35,21 @@ FROM control
 LEFT JOIN marked ON true
 ORDER BY id
 
+-- name: deleted
+-- A part of others, the end of a published row: it goes.
+DELETE FROM {outbox}
+
+-- name: kept
+-- A part of others, the end of a published row: it is kept, and ready to be published again should somebody wish so.
+UPDATE {outbox} SET {processed} = now(), {mark} = NULL
+
 -- name: purge
--- Delete rows that were published under one of these marks.
-DELETE FROM {outbox} WHERE {id} = ANY (%(ids)s) AND {mark} = ANY (%(marks)s)
+-- Be done with rows that were published under one of these marks.
+{done} WHERE {id} = ANY (%(ids)s) AND {mark} = ANY (%(marks)s)
 
 -- name: recover
--- Delete what a predecessor has published under a mark and not deleted.
-DELETE FROM {outbox} WHERE {id} BETWEEN %(first)s AND %(last)s AND {mark} = %(mark)s AND {mine}
+-- Be done with what a predecessor has published under a mark.
+{done} WHERE {id} BETWEEN %(first)s AND %(last)s AND {mark} = %(mark)s AND {mine}
 
 -- name: published
 -- A part of others: rows that are published under a mark, though still there.

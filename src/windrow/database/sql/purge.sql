@@ -49,3 +49,12 @@ WHERE ctid = ANY (%(places)s::tid[])
   AND pg_visible_in_snapshot(tx, %(published)s::pg_snapshot)
   AND {create_time} <= now() - %(retention)s
   AND {in_office}
+
+-- name: expire
+-- Delete rows that were published longer ago than they are kept; one that is to be published again stays.
+DELETE FROM {outbox}
+WHERE {id} = ANY (ARRAY(
+    SELECT {id} FROM {outbox} WHERE {processed} <= now() - %(retention)s ORDER BY {processed} LIMIT %(chunk)s
+  ))
+  AND {processed} <= now() - %(retention)s
+  AND {in_office}
