@@ -124,6 +124,11 @@ class Limits:
         bounds(timedelta(seconds=1), timedelta(minutes=5), "1s to 5m"),
         default=timedelta(seconds=6),
     )
+    sweep_after: timedelta = _field(
+        "with capture: sweep, how old a row is that the application was to dispatch by itself and has not",
+        _POSITIVE,
+        default=timedelta(seconds=5),
+    )
     lease_timeout: timedelta = _field(
         "how long a leader chosen by lease may be silent before another takes over",
         bounds(timedelta(milliseconds=500), timedelta(minutes=5), "500ms to 5m"),
@@ -209,8 +214,9 @@ class Settings:
         default="dead-letter",
     )
     capture: str = _field(
-        "how new rows are found: snapshot, by what transactions see; mark, by writing to the rows, on any database",
-        _one_of("snapshot", "mark"),
+        "how new rows are found: snapshot, by what transactions see; mark, by writing to the rows; sweep, as mark, but"
+        " only those that the application has not dispatched by itself in time",
+        _one_of("snapshot", "mark", "sweep"),
         default="snapshot",
     )
     delivery: str = _field(
@@ -258,12 +264,17 @@ class Settings:
             )
         if (self.layout == "custom") != bool(self.columns):
             mistakes.append("columns: name the outbox's columns with layout: custom, and only with it")
-        if self.capture == "mark" and self.transform:
+        if self.marks and self.transform:
             mistakes.append("transform: is for capture: snapshot, whose positions a query's batches can be told by")
         if self.delivery == "at-least-once" and self.capture == "snapshot":
             mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
         if mistakes:
             raise SettingsInvalid(mistakes)
+
+    @property
+    def marks(self) -> bool:
+        """Whether rows are taken by writing a mark to them."""
+        return self.capture != "snapshot"
 
     @property
     def position_group_id(self) -> str:

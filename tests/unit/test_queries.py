@@ -41,7 +41,7 @@ def test_every_query_that_the_code_names_is_there() -> None:
 @pytest.mark.parametrize(("file", "name"), NAMED)
 def test_query_has_a_body_and_no_stray_braces(file: str, name: str) -> None:
     template = query(file, name)._obj
-    assert re.match(r"\(?\{?[A-Za-z]+\b", template)
+    assert re.match(r"\(?\{?[A-Za-z_]+\b", template)
     fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
     assert all(field.isidentifier() for field in fields)
 

@@ -30,7 +30,7 @@ class Ahead(NamedTuple):
 
 def capture_of(settings: Settings, shard: Shard, epoch: UUID, target: str | None = None) -> Capture:
     """The shard's capture for the task of an epoch; with a target, it goes on to that position and no further."""
-    if settings.capture == "mark":
+    if settings.marks:
         return MarkCapture(settings, shard, epoch, target)
     return SnapshotCapture(settings, shard, target)
 
@@ -66,7 +66,7 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
 def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
     """What is still to be published after a committed position, or without one."""
     tables, columns = Tables.beside(settings.outbox_table), layout.fragments()
-    if settings.capture == "mark":
+    if settings.marks:
         published = [
             tables.fill(
                 query("mark", "published"),

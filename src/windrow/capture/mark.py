@@ -20,7 +20,7 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from psycopg import Cursor
-from psycopg.sql import SQL, Composable
+from psycopg.sql import SQL, Composable, Literal
 
 from windrow.capture.marks import Marked, MarkPosition
 from windrow.capture.protocol import Page, selected
@@ -71,6 +71,7 @@ class MarkCapture:
             }
             end = query("mark", "kept" if layout.processed else "deleted")
             self._fragments["done"] = self._tables.fill(end, **self._fragments)
+            self._fragments["ripe"] = self._ripe(settings)
             self._fragments["free"] = self._tables.fill(query("mark", "free"), **self._fragments)
             for setting in PLANS:
                 self._connection.execute(setting)
@@ -119,6 +120,13 @@ class MarkCapture:
         except BaseException:
             self.close()
             raise
+
+    def _ripe(self, settings: Settings) -> Composable:
+        """Rows are taken at once, unless the application is to have a chance to dispatch them by itself."""
+        if settings.capture != "sweep":
+            return SQL("true")
+        after = Literal(settings.limits.sweep_after)
+        return self._tables.fill(query("mark", "ripe"), after=after, **self._fragments)
 
     def _mark(self) -> Page:
         mark, limits = uuid4(), self._limits

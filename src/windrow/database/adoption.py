@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from psycopg.sql import SQL
 
 from windrow.database.custom import custom, misfits
-from windrow.database.layouts import LAYOUTS, NAMED, OWN, TX, Layout, told
+from windrow.database.layouts import DISPATCHED, LAYOUTS, NAMED, OWN, TX, Layout, told
 from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 from windrow.errors import OutboxTableMissing, SettingsInvalid
@@ -108,23 +108,31 @@ def adopted(table: Table, settings: Settings) -> Layout:
             f"outboxTable {settings.outbox_table} is not there: with layout: {settings.layout} it is made by those who"
             " write to it; name the right one, or leave layout out for a table of windrow's own"
         )
-    layout = fit(table.columns, settings) if table.columns else OWN
+    layout = fit(table.columns, settings) if table.columns else _own(settings)
     refuse_unfit(layout, settings, settings.capture)
     return layout
 
 
 def awaited(settings: Settings) -> Layout:
     """The layout that a table nobody can look at is going to have, by the settings alone."""
-    named = custom(settings.columns, {}) if settings.layout == "custom" else NAMED.get(settings.layout, OWN)
+    named = custom(settings.columns, {}) if settings.layout == "custom" else NAMED.get(settings.layout, _own(settings))
     refuse_unfit(named, settings, settings.capture)
     return named
 
 
+def _own(settings: Settings) -> Layout:
+    """The layout of a new table of windrow's."""
+    return DISPATCHED if settings.capture == "sweep" else OWN
+
+
 def refuse_unfit(layout: Layout, settings: Settings, capture: str) -> None:
     """Raise where published rows could not be told apart, or are to be kept and cannot."""
-    if layout.processed and capture != "mark":
+    if layout.processed and capture == "snapshot":
         which = f"outbox {settings.outbox_table} is of {layout.name} layout"
         raise SettingsInvalid([f"capture: {which}, where {layout.processed} tells what is published; give mark"])
+    if capture == "sweep" and not layout.processed:
+        which = f"outbox {settings.outbox_table}, of {layout.name} layout, has no column for when a row was dispatched"
+        raise SettingsInvalid([f"capture: sweep: {which}; name a new outboxTable, or give mark"])
     if capture == "mark" and settings.purge.retention and not layout.processed:
         raise SettingsInvalid(
             ["purge.retention: capture: mark deletes rows once they are published; leave it out, or give snapshot"]
@@ -153,7 +161,7 @@ def additions(layout: Layout, capture: str, table: Table = NOT_THERE) -> Iterato
     mark, processed, number = layout.columns.mark, layout.processed, layout.columns.id
     if table.columns and number not in layout.added and _lacks(table, number):
         yield Addition(f"a unique index on {number}", SQL(f"CREATE UNIQUE INDEX ON {{outbox}} ({number})"))
-    if capture == "mark" and unquoted(mark) not in table.columns:
+    if capture != "snapshot" and unquoted(mark) not in table.columns:
         yield Addition(f"a column {mark}", SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {mark} uuid"))
     if processed:
         waiting = f"({processed} IS NULL)"
@@ -172,8 +180,10 @@ def _lacks(table: Table, column: str, where: str = "") -> bool:
 
 def finding(layout: Layout, capture: str, table: Table = NOT_THERE) -> Finding:
     """By the transaction that wrote a row, and an index; or by a mark, which costs writers nothing."""
-    column = (
-        "tx            xid8 NOT NULL DEFAULT pg_current_xact_id()" if capture == "snapshot" else "mark          uuid"
-    )
+    columns = {
+        "snapshot": ["tx            xid8 NOT NULL DEFAULT pg_current_xact_id()"],
+        "mark": ["mark          uuid"],
+        "sweep": ["mark          uuid", "dispatched    timestamptz"],
+    }
     statements = [each.statements.as_string() for each in additions(layout, capture, table)]
-    return Finding(SQL(f"\n  {column},"), SQL(";\n".join(statements)))
+    return Finding(SQL("".join(f"\n  {each}," for each in columns[capture])), SQL(";\n".join(statements)))

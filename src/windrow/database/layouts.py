@@ -11,7 +11,7 @@ Invariant: under windrow's own layout every expression is the plain column, so t
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from psycopg.sql import SQL, Composable
@@ -122,6 +122,13 @@ OWN: Final = Layout(
     Columns(),
     {name: name for name in ("create_time", *_CONTENT)},
 )
+DISPATCHED: Final = replace(
+    OWN,
+    name="windrow's own, with a time of dispatch,",
+    told_by=OWN.told_by | {"dispatched"},
+    processed="dispatched",
+)
+"""windrow's own table for `capture: sweep`: the application notes there what it has dispatched by itself."""
 GOHARVEST: Final = Layout(
     "goharvest's",
     frozenset(
@@ -228,4 +235,6 @@ LAYOUTS: Final = tuple(NAMED.values())
 def told(kinds: Mapping[str, str], among: Iterable[Layout] = LAYOUTS) -> Layout | None:
     """The layout that a table with these columns and types has; None where it is none of them."""
     layout = next((each for each in among if each.told_by <= kinds.keys()), None)
+    if layout is OWN and DISPATCHED.told_by <= kinds.keys():
+        return DISPATCHED
     return debezium(kinds) if layout is DEBEZIUM else layout

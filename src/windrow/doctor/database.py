@@ -104,7 +104,7 @@ def _examine_tables(connection: Connection, settings: Settings, user: str) -> Ge
 
 def rights_on_outbox(settings: Settings, layout: Layout) -> tuple[str, ...]:
     """What a relay does to rows: read them, mark them, delete them unless they are kept for ever."""
-    marks, keeps = settings.capture == "mark", layout.processed and not settings.purge.retention
+    marks, keeps = settings.marks, layout.processed and not settings.purge.retention
     return ("SELECT", *(("UPDATE",) if marks else ()), *(() if keeps else ("DELETE",)))
 
 

@@ -65,7 +65,7 @@ class Purger:
 
         Rows that are found by marks are deleted once they are published, or kept; without a retention, for good.
         """
-        if self._settings.capture == "mark" and not self._settings.purge.retention:
+        if self._settings.marks and not self._settings.purge.retention:
             return
         with interruptible(), connect(self._settings.data_source, f"windrow {self._settings.name} purge") as connection:
             for setting in PLANS:
@@ -77,7 +77,7 @@ class Purger:
                 began = time.monotonic()
 
     def _steps(self, connection: Connection) -> Iterator[int]:
-        if self._settings.capture == "mark":
+        if self._settings.marks:
             return expire(connection, self._settings, self._in_office)
         published = saved_as_published(connection, self._tables)
         if ring := ring_of(connection, self._tables):

@@ -88,7 +88,7 @@ def begin(settings: Settings, shards: int, wanted: int) -> Resharding | None:
 
 
 def _target(settings: Settings) -> str | None:
-    if settings.capture == "mark":  # what is not published is marked anew by whichever shard it then belongs to
+    if settings.marks:  # what is not published is marked anew by whichever shard it then belongs to
         return MarkPosition().encode()
     now = Registry(settings).now()
     return now.encode() if len(now.lo.pack()) <= MAX_SNAPSHOT else None

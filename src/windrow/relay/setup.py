@@ -68,10 +68,11 @@ def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
             raise SettingsInvalid(
                 [f"storage: outbox {settings.outbox_table} is {found}, which is fixed; give {found} or leave it out"]
             )
-        if settings.capture == "mark" and (others := registry.others(connection)):
+        if settings.marks and (others := registry.others(connection)):
             mistake = (
-                f"capture: mark: rows are over once one relay has published them, and {', '.join(others)} reads"
-                f" outbox {settings.outbox_table} too; give another outboxTable, or capture: snapshot"
+                f"capture: {settings.capture}: rows are over once one relay has published them, and"
+                f" {', '.join(others)} reads outbox {settings.outbox_table} too;"
+                " give another outboxTable, or capture: snapshot"
             )
             raise SettingsInvalid([mistake])
         registry.enter(connection, settings.shards or default_shards())

@@ -6,8 +6,12 @@ FROM {relay}
 WHERE name = %(relay)s
 
 -- name: free
--- A part of others: rows to be published that nobody has marked, or somebody else has, who is no more.
-({unprocessed} AND ({mark} IS NULL OR {mark} <> ALL (%(held)s::uuid[])))
+-- A part of others: rows to be published, old enough, that nobody has marked, or somebody else has, who is no more.
+({unprocessed} AND {ripe} AND ({mark} IS NULL OR {mark} <> ALL (%(held)s::uuid[])))
+
+-- name: ripe
+-- A part of others: rows that the application has had time to dispatch by itself.
+{create_time} <= now() - {after}
 
 -- name: mark
 -- In one statement: mark the earliest free rows, bounded by number and by size (one at least), and return them; but only
