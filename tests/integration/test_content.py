@@ -74,6 +74,15 @@ def test_message_says_where_it_comes_from(make_pipeline: Callable[..., Pipeline]
     ]
 
 
+def test_time_that_never_comes_is_none(pipeline: Pipeline) -> None:
+    pipeline.write(*map(pipeline.message, ("1", "2", "3")))
+    with pipeline.connect() as connection:
+        connection.execute(f"UPDATE {pipeline.settings.outbox_table} SET timestamp = 'infinity' WHERE id = 2")
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 3)
+    assert pipeline.values() == [b"1", b"2", b"3"]
+
+
 def test_partition_and_timestamp_are_those_given(make_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = make_pipeline(partitions=4)
     moment = datetime(2020, 2, 29, 12, 30, 15, 123_000, tzinfo=UTC)

@@ -49,6 +49,8 @@ def selected(layout: Layout) -> Iterator[str]:
     for name in Record._fields:
         expression = getattr(layout.columns, name)
         if name == "timestamp":
-            yield f"(extract(epoch FROM {expression}) * 1000)::bigint AS timestamp"
+            # Kafka has no time that never comes: then the message gets the time of its sending.
+            millis = f"(extract(epoch FROM {expression}) * 1000)::bigint"
+            yield f"CASE WHEN isfinite({expression}) THEN {millis} END AS timestamp"
         else:
             yield name if expression == name else f"{expression} AS {name}"
