@@ -18,6 +18,7 @@ from windrow.capture.mark import MarkCapture
 from windrow.database.layouts import TOMORROW_ONE
 from windrow.database.postgres import PLANS, Tables
 from windrow.database.queries import query
+from windrow.election.mandate import Term
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import client_config, create_topic
 from windrow.publish.dead_letter import DeadLetters
@@ -157,15 +158,15 @@ def test_successor_notes_what_is_published_and_takes_all_else(
 
     def capture() -> MarkCapture:
         epoch = uuid4()
-        Registry(pipeline.settings).open_epoch(epoch, uuid4(), b"")
+        Registry(pipeline.settings).open_epoch(epoch, Term(uuid4(), b""))
         return MarkCapture(pipeline.settings, Shard(0, 1), epoch)
 
     with closing(capture()) as predecessor, closing(capture()) as successor:
         predecessor.start(None)
-        Registry(pipeline.settings).open_epoch(predecessor._epoch, uuid4(), b"")
+        Registry(pipeline.settings).open_epoch(predecessor._epoch, Term(uuid4(), b""))
         positions = [None, *(predecessor.next().position.encode() for _ in range(published))]
         predecessor.next()  # taken, and never published
-        Registry(pipeline.settings).open_epoch(successor._epoch, uuid4(), b"")
+        Registry(pipeline.settings).open_epoch(successor._epoch, Term(uuid4(), b""))
         successor.start(positions[-1])
         assert pipeline.unprocessed() == numbers[8 - left :]
         again = [record.id for _ in range(3) for record in successor.next().records]
@@ -230,7 +231,7 @@ def test_pages_are_found_by_the_index_of_what_waits(make: Callable[..., Tomorrow
     pipeline.save("key", b"")
     if analysed:
         pipeline.execute("ANALYZE {table}")
-    free = query("mark", "free").format(**TOMORROW_ONE.fragments())
+    free = query("mark", "free").format(ripe=SQL("true"), **TOMORROW_ONE.fragments())
     statement = SQL("EXPLAIN SELECT id FROM {outbox} WHERE {free} ORDER BY id LIMIT 100")
     with pipeline.connect() as connection:
         for setting in PLANS:

@@ -28,6 +28,17 @@ SETTLING: Final = frozenset(
 _COMMON: Final[Mapping[str, Any]] = {"log_level": 2, "reconnect.backoff.max.ms": 1000}
 
 
+def own_exception(raised: KafkaException | SystemError) -> KafkaException:
+    """Kafka's exception behind what was raised. While a fatal error is pending, a fenced producer's for instance,
+    confluent-kafka goes on to call back; Python takes the first call from there for a mistake in C.
+    """
+    if isinstance(raised, KafkaException):
+        return raised
+    if isinstance(raised.__cause__, KafkaException):
+        return raised.__cause__
+    raise raised
+
+
 def error_of(exception: KafkaException) -> KafkaError:
     error: KafkaError = exception.args[0]
     return error

@@ -25,7 +25,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from windrow.errors import Interrupted, PublishFailed
-from windrow.kafka.clients import client_config, committed_positions, error_of, position_reader
+from windrow.kafka.clients import client_config, committed_positions, error_of, own_exception, position_reader
 from windrow.publish.scoreboard import Scoreboard
 from windrow.publish.sending import DEFAULTS, Report, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
@@ -94,7 +94,7 @@ class AtLeastOncePublisher:
         while page.board.busy:
             for record in page.board.ready():
                 self._send(record, page)
-            self._producer.poll(_REPORTS_WITHIN)
+            self._hear()
             if arrived := page.board.to_purge():
                 self._purge(arrived)
                 page.board.purged(arrived)
@@ -124,6 +124,14 @@ class AtLeastOncePublisher:
             page.refused(record.id, refused)
         except KafkaException as exception:
             page.failed(record.id, error_of(exception), record.topic)
+
+    def _hear(self) -> None:
+        """Take reports; a fatal error, after which this producer sends nothing any more, is worth another one."""
+        try:
+            self._producer.poll(_REPORTS_WITHIN)
+        except (KafkaException, SystemError) as raised:
+            exception = own_exception(raised)
+            raise Interrupted(f"Kafka broke off: {error_of(exception).str()}") from exception
 
     def _advance(self, count: int, progress: Progress | Released | None = None) -> None:
         before = self.committed or Committed(0, "")

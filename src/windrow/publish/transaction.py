@@ -17,7 +17,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
-from windrow.kafka.clients import committed_positions, error_of, position_reader
+from windrow.kafka.clients import committed_positions, error_of, own_exception, position_reader
 from windrow.publish.sending import DEFAULTS, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
 from windrow.settings import Settings
@@ -210,7 +210,8 @@ class TransactionalPublisher:
         except PublishFailed:  # before a broker was asked
             self._abort()
             raise
-        except KafkaException as exception:
+        except (KafkaException, SystemError) as raised:
+            exception = own_exception(raised)
             error = error_of(exception)
             if self._in_transaction and (self._refusals or error.txn_requires_abort()):
                 self._abort()  # which also brings the reports of what failed
