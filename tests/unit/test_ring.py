@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from windrow.database.postgres import Tables
@@ -33,6 +33,7 @@ def test_every_slot_has_a_time_to_be_emptied_in(written_at: float, seconds: int)
 
 
 @given(st.timedeltas(timedelta(), timedelta(days=365)))
+@example(timedelta(days=1, microseconds=1))
 def test_turns_are_as_long_as_the_retention_needs(retention: timedelta) -> None:
     ring = Ring.keeping(retention)
     assert ring.seconds >= 60

@@ -20,7 +20,7 @@ from windrow.database.postgres import Connection, Tables
 from windrow.database.queries import query
 
 _SLOTS: Final = 8
-_SHORTEST: Final = timedelta(minutes=1)
+_SHORTEST: Final = 60
 _SPARE: Final = 3
 """Slots that retention cannot count on: the one in use, the next one, and one's time to be emptied in."""
 _TURN: Final = SQL("(floor(date_part('epoch', clock_timestamp()))::bigint / {seconds}) % {slots}")
@@ -38,7 +38,8 @@ class Ring:
     @classmethod
     def keeping(cls, retention: timedelta) -> Self:
         """A ring whose slots come round after the retention."""
-        return cls(-(-max(_SHORTEST, retention / (_SLOTS - _SPARE)) // timedelta(seconds=1)))
+        needed = -(-retention // timedelta(seconds=_SLOTS - _SPARE))
+        return cls(max(needed, _SHORTEST))
 
     @classmethod
     def parse(cls, expression: str) -> Self:
