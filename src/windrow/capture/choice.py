@@ -37,13 +37,13 @@ def capture_of(settings: Settings, shard: Shard, epoch: UUID, target: str | None
 
 def require_snapshot(settings: Settings, why: str) -> None:
     """Refuse what only makes sense where published rows are kept and positions are snapshots."""
-    if settings.capture != "snapshot":
+    if settings.marks:
         raise SettingsInvalid([f"capture: {settings.capture}: {why}"])
 
 
 def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record]:
     """The next rows after a position, a page at most; changes nothing."""
-    if settings.capture == "snapshot":
+    if not settings.marks:
         with closing(SnapshotCapture(settings, shard)) as capture:
             capture.start(committed)
             return capture.next().records

@@ -14,8 +14,8 @@ Invariants:
   none sees a row that another has just passed over.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -23,7 +23,7 @@ from psycopg import Cursor
 from psycopg.sql import SQL, Composable, Literal
 
 from windrow.capture.marks import Marked, MarkPosition
-from windrow.capture.protocol import Page, selected
+from windrow.capture.protocol import Page, closed_on_error, selected
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
 from windrow.database.postgres import PLANS, Tables, connect, interruptible
@@ -34,7 +34,6 @@ from windrow.settings import Settings
 
 _ONE_BY_ONE: Final = 4_000
 """Records of a page whose publisher sends those of a key one by one: a page of one key is to end in seconds."""
-_APPLICATION: Final = "windrow {name} {shard}"
 
 
 class _Handed:
@@ -43,9 +42,6 @@ class _Handed:
     def __init__(self, mark: UUID, records: Sequence[Record]) -> None:
         self.ids = [record.id for record in records]
         self.marked = Marked(mark, self.ids[0], self.ids[-1])
-
-    def upto(self, last: int) -> Marked:
-        return Marked(self.marked.mark, self.marked.first, last)
 
 
 class MarkCapture:
@@ -60,8 +56,8 @@ class MarkCapture:
         self._epoch = epoch
         self._me = {"relay": settings.name, "shard": shard.index, "epoch": epoch}
         self._draining = target is not None
-        self._connection = connect(settings.data_source, _APPLICATION.format(name=settings.name, shard=shard.index))
-        with interruptible(), self._closed_on_error():
+        self._connection = connect(settings.data_source, f"windrow {settings.name} {shard.index}")
+        with interruptible(), closed_on_error(self):
             layout = layout_of(self._connection, settings, settings.capture)
             self._fragments: dict[str, Composable] = {
                 **layout.fragments(),
@@ -86,8 +82,6 @@ class MarkCapture:
     def start(self, committed: str | None) -> None:
         """Go on from a committed position: what is published is over, and everything else is to be taken."""
         position = MarkPosition.decode(committed) if committed else MarkPosition()
-        self._before = self._last = None
-        self._full = False
         with interruptible():
             for each in position.published:
                 self._execute("recover", mark=each.mark, first=each.first, last=each.last)
@@ -113,14 +107,6 @@ class MarkCapture:
     def close(self) -> None:
         self._connection.close()
 
-    @contextmanager
-    def _closed_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
-
     def _ripe(self, settings: Settings) -> Composable:
         """Rows are taken at once, unless the application is to have a chance to dispatch them by itself."""
         if settings.capture != "sweep":
@@ -139,14 +125,12 @@ class MarkCapture:
         return self._page(records, self._epoch, rows[0][0])
 
     def _page(self, records: list[Record], epoch: UUID | None, release: int) -> Page:
-        before = tuple(each.marked for each in (self._before,) if each)
-        last = self._last
+        before, last = ([each.marked] if each else [] for each in (self._before, self._last))
 
         def upto(number: int) -> MarkPosition:
-            return MarkPosition((*before, last.upto(number)) if last else before)
+            return MarkPosition((*before, *(replace(each, last=number) for each in last)))
 
-        position = MarkPosition((*before, last.marked) if last else before)
-        return Page(records, position, epoch, upto, more=self._full, release=release or 0)
+        return Page(records, MarkPosition((*before, *last)), epoch, upto, more=self._full, release=release or 0)
 
     def _purge(self, ids: Sequence[int]) -> int:
         return self._run("purge", ids=ids, marks=self._held).rowcount

@@ -7,12 +7,11 @@ these marks are on, and everything else in the outbox is still to be published.
 
 import json
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 from uuid import UUID
 
+from windrow.capture.position import FORMAT, form_of
 from windrow.errors import PositionForeign
-
-_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +31,14 @@ class MarkPosition:
 
     def encode(self) -> str:
         marks = [[each.mark.hex, each.first, each.last] for each in self.published]
-        return json.dumps({"v": _FORMAT, "marks": marks}, separators=(",", ":"))
+        return json.dumps({"v": FORMAT, "marks": marks}, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> Self:
         """Read what `encode` wrote; anything else is refused, never guessed."""
         try:
-            form = json.loads(text)
-            if form["v"] != _FORMAT:
-                raise PositionForeign(
-                    f"the position has format {form['v']}, this windrow reads {_FORMAT}: install a newer one"
-                )
-            return cls(tuple(Marked(UUID(mark), int(first), int(last)) for mark, first, last in form["marks"]))
+            marks = form_of(text)["marks"]
+            return cls(tuple(Marked(UUID(mark), int(first), int(last)) for mark, first, last in marks))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PositionForeign(
                 f"the committed position {text[:80]!r} is not one of capture: mark\n"

@@ -18,13 +18,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from windrow.errors import PositionForeign
 
 _PACKED: Final = "~"
 _PLAIN_ENOUGH: Final = 200
-_FORMAT: Final = 1
+FORMAT: Final = 1
 REMEDY: Final = (
     'Make dataSource and name belong together again. After a restore or a move on purpose, "windrow repair" shows what'
     " is to be done, and does it."
@@ -103,6 +103,14 @@ NOTHING: Final = Snapshot(1, 1)
 """No row is visible in it: where a relay starts that has never published."""
 
 
+def form_of(text: str) -> Any:
+    """An encoded position's form, of whichever capture, once it is seen to be of the version that we read."""
+    form = json.loads(text)
+    if form["v"] != FORMAT:
+        raise PositionForeign(f"the position has format {form['v']}, this windrow reads {FORMAT}: install a newer one")
+    return form
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a shard stands in the outbox of one database cluster, named by its system identifier."""
@@ -113,7 +121,7 @@ class Position:
     after: int = 0
 
     def encode(self) -> str:
-        form = {"v": _FORMAT, "db": self.database, "lo": self.lo.pack()}
+        form = {"v": FORMAT, "db": self.database, "lo": self.lo.pack()}
         if self.hi is not None:
             form |= {"hi": self.hi.pack(), "after": self.after}
         return json.dumps(form, separators=(",", ":"))
@@ -122,11 +130,7 @@ class Position:
     def decode(cls, text: str) -> Self:
         """Read what `encode` wrote; anything else is refused, never guessed."""
         try:
-            form = json.loads(text)
-            if form["v"] != _FORMAT:
-                raise PositionForeign(
-                    f"the position has format {form['v']}, this windrow reads {_FORMAT}: install a newer one"
-                )
+            form = form_of(text)
             hi = Snapshot.unpack(form["hi"]) if "hi" in form else None
             return cls(form["db"], Snapshot.unpack(form["lo"]), hi, form.get("after", 0))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error) as error:

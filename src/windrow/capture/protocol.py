@@ -6,6 +6,7 @@ new one starts from the position that was committed last.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -42,6 +43,16 @@ class Capture(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@contextmanager
+def closed_on_error(capture: Capture) -> Iterator[None]:
+    """Leave no connection open where opening a capture fails half-way."""
+    try:
+        yield
+    except BaseException:
+        capture.close()
+        raise
 
 
 def selected(layout: Layout) -> Iterator[str]:

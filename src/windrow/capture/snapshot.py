@@ -8,8 +8,6 @@ did not see because its transaction was open is not visible in `hi` either, so i
 Rows are ordered by id, not by transaction: a transaction may get its number early, wait on a lock, and write later.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -27,7 +25,7 @@ from windrow.capture.position import (
     objection,
     objection_to_rows,
 )
-from windrow.capture.protocol import Page, selected
+from windrow.capture.protocol import Page, closed_on_error, selected
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
 from windrow.database.postgres import PLANS, Tables, connect, connection_string, interruptible
@@ -60,7 +58,7 @@ class SnapshotCapture:
         self._me = {"relay": settings.name, "shard": shard.index}
         self._target = Position.decode(target).lo if target else None
         self._connection = connect(self._source)
-        with interruptible(), self._closed_on_error():
+        with interruptible(), closed_on_error(self):
             self._layout = layout_of(self._connection, settings, "snapshot")
             self._fragments: dict[str, Composable] = {
                 **self._layout.fragments(),
@@ -88,14 +86,6 @@ class SnapshotCapture:
         self._connection.close()
         if "_arrow" in self.__dict__:
             self._arrow.close()
-
-    @contextmanager
-    def _closed_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
 
     def _checked(self, committed: str | None) -> Position:
         database, horizon, foreign = self._row("identity") or ("", "0", None)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from psycopg.sql import SQL, Literal
 
 from windrow.capture.position import MAX_SNAPSHOT, Position, Snapshot
+from windrow.capture.protocol import closed_on_error
 from windrow.capture.snapshot import NO_BOUND, SnapshotCapture
 from windrow.database.postgres import interruptible
 from windrow.database.queries import query
@@ -94,7 +95,7 @@ class SpanCapture(SnapshotCapture):
     def at(cls, settings: Settings, shard: Shard, committed: str | None) -> Self:
         """A capture that has started where `committed` ends."""
         capture = cls(settings, shard)
-        with capture._closed_on_error():
+        with closed_on_error(capture):
             capture.start(committed)
         return capture
 

@@ -110,6 +110,11 @@ def position_reader(settings: Settings) -> Consumer:
     return Consumer(client_config(settings, {"group.id": settings.position_group_id, "enable.auto.commit": False}))
 
 
+def committed_position(reader: Consumer, settings: Settings, shard: int) -> Committed | None:
+    """What one shard has committed; None where that is nothing yet."""
+    return committed_positions(reader, settings, range(shard, shard + 1)).get(shard)
+
+
 def committed_positions(reader: Consumer, settings: Settings, shards: range) -> dict[int, Committed]:
     """What each shard has committed, once transactions under way have settled; without an entry, nothing yet."""
     wanted = [TopicPartition(settings.position_topic, shard) for shard in shards]

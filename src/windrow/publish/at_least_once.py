@@ -25,7 +25,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from windrow.errors import Interrupted, PublishFailed
-from windrow.kafka.clients import client_config, committed_positions, error_of, own_exception, position_reader
+from windrow.kafka.clients import client_config, committed_position, error_of, own_exception, position_reader
 from windrow.publish.scoreboard import Scoreboard
 from windrow.publish.sending import DEFAULTS, Report, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
@@ -193,8 +193,7 @@ class _Figure:
         self._tell_at = 0.0
 
     def read(self) -> Committed | None:
-        only = range(self._shard, self._shard + 1)
-        return committed_positions(self._reader, self._settings, only).get(self._shard)
+        return committed_position(self._reader, self._settings, self._shard)
 
     def tell(self, committed: Committed) -> None:
         """Commit it, unless that was done a moment ago; nobody waits for the answer."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
-from windrow.kafka.clients import committed_positions, error_of, own_exception, position_reader
+from windrow.kafka.clients import committed_position, error_of, own_exception, position_reader
 from windrow.publish.sending import DEFAULTS, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
 from windrow.settings import Settings
@@ -119,8 +119,7 @@ class TransactionalPublisher:
             self.committed = saved
 
     def _read_committed(self) -> None:
-        only = range(self._shard, self._shard + 1)
-        self.committed = committed_positions(self._reader, self._settings, only).get(self._shard)
+        self.committed = committed_position(self._reader, self._settings, self._shard)
 
     def publish(self, records: Sequence[Record], progress: Progress | Released) -> None:
         """Publish the records and the progress that they make, or raise and publish nothing."""

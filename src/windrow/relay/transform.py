@@ -35,7 +35,7 @@ from windrow.errors import (
     TransformInvalid,
     WindrowError,
 )
-from windrow.kafka.clients import committed_positions, position_reader
+from windrow.kafka.clients import committed_position, position_reader
 from windrow.publish.dead_letter import DeadLetters
 from windrow.publish.rows import check_columns, records
 from windrow.publish.transaction import TransactionalPublisher
@@ -193,8 +193,7 @@ class TransformLoop:
     def _committed(self) -> str | None:
         """Where the shard stands, in Kafka or, where that has forgotten it, in the database."""
         with closing(position_reader(self._settings)) as reader:
-            only = range(self._shard.index, self._shard.index + 1)
-            found = committed_positions(reader, self._settings, only).get(self._shard.index)
+            found = committed_position(reader, self._settings, self._shard.index)
         found = found or Registry(self._settings).saved().get(self._shard.index)
         return found.position if found else None
 
