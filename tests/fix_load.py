@@ -4,8 +4,10 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
+import pymysql
 
 from fix_pipeline import Pipeline
 from windrow.observe.verdict import Written, judge
@@ -14,9 +16,11 @@ from windrow.observe.verdict import Written, judge
 class Load:
     """One writer at work, and the history of what it did."""
 
-    def __init__(self, pipeline: Pipeline, padding: Callable[[str, int], str] | None = None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, padding: Callable[[str, int], str] | None = None, pause: float = 0.002
+    ) -> None:
         """The padding is added to the first part of a key's transaction, by its number."""
-        self._pipeline = pipeline
+        self._pipeline, self._pause = pipeline, pause
         self._padding = padding or (lambda _key, _number: "")
         self._stop = threading.Event()
         self.history: dict[str, Written] = {}
@@ -42,24 +46,33 @@ class Load:
         while not self._stop.is_set():
             try:
                 with self._pipeline.connect() as connection:
-                    while not self._stop.wait(0.002):
+                    while not self._stop.wait(self._pause):
                         number += 1
                         self._write_one(connection, key, number)
-            except psycopg.OperationalError:
+            except (psycopg.OperationalError, pymysql.err.OperationalError, pymysql.err.InterfaceError):
                 self._stop.wait(0.1)
 
-    def _write_one(self, connection: psycopg.Connection[tuple[object, ...]], key: str, number: int) -> None:
+    def _write_one(self, connection: Any, key: str, number: int) -> None:
+        commit = self.begin(connection, key, number)
+        if number % 10 == 0:
+            connection.rollback()
+            self.history[f"{key}/{number}"] = Written(key, number, "rolled back")
+        else:
+            commit()
+
+    def begin(self, connection: Any, key: str, number: int = 1) -> Callable[[], None]:
+        """Write a key's transaction of this number; returns what commits it."""
         name = f"{key}/{number}"
         self.history[name] = Written(key, number, "unknown")
         for part in range(5):
             padding = "" if part else self._padding(key, number)
             self._pipeline.outbox.write(connection, self._pipeline.message(json.dumps([name, part, padding]), key))
-        if number % 10 == 0:
-            connection.rollback()
-            self.history[name] = Written(key, number, "rolled back")
-        else:
+
+        def commit() -> None:
             connection.commit()
             self.history[name] = Written(key, number, "committed")
+
+        return commit
 
     def judge(self) -> None:
         """Every part of every committed transaction came once and in order; no part of any other. At least once, a part

@@ -4,11 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
+import pymysql
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
@@ -16,6 +19,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import SparkSession
 
 from windrow import Message, Outbox, embedded
+from windrow.headers import encoded
 from windrow.errors import DatabaseUnreachable, Interrupted
 from windrow.kafka.clients import client_config, committed_positions, create_topic, position_reader
 from windrow.relay import Relay
@@ -65,6 +69,33 @@ def received(settings: Settings, topic: str) -> list[Received]:
     return messages
 
 
+class MariaConnection(pymysql.Connection):  # type: ignore[type-arg]
+    """A connection of PyMySQL's with the face of psycopg's, as far as tests use it."""
+
+    def execute(self, statement: str, parameters: Any = None) -> Any:
+        cursor = self.cursor()
+        cursor.execute(statement, parameters)
+        return cursor
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.rollback() if kind else self.commit()
+        self.close()
+
+
+class Interim:
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def write(self, connection: Any, message: Message) -> None:
+        names, contents = encoded(message.headers)
+        stamp = message.timestamp and message.timestamp.astimezone(UTC).replace(tzinfo=None)
+        connection.execute(
+            f"INSERT INTO {self.table} (topic, `key`, value, header_keys, header_values, `partition`, `timestamp`)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            (message.topic, message.key, message.value, names, contents, message.partition, stamp),
+        )
+
+
 @dataclass
 class Pipeline:
     """An outbox, the settings of its relay, and the topic that the test's messages go to."""
@@ -74,14 +105,20 @@ class Pipeline:
     spark: SparkSession
 
     def __post_init__(self) -> None:
-        self.outbox = Outbox(self.settings.outbox_table)
+        self.outbox: Any = Outbox(self.settings.outbox_table)
+        if self.settings.dialect == "mysql":
+            self.outbox = Interim(self.settings.outbox_table)
         self._published = 0
 
     @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient(client_config(self.settings))
 
-    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def connect(self) -> Any:
+        """A connection of psycopg's or, to MariaDB, one that looks alike; not in autocommit."""
+        if self.settings.dialect == "mysql":
+            url = urlsplit(self.settings.data_source)
+            return MariaConnection(host=url.hostname, port=url.port or 0, user=url.username, database=url.path[1:])
         return psycopg.connect(self.settings.data_source)
 
     def write(self, *messages: Message) -> None:
@@ -139,8 +176,19 @@ def strategy() -> dict[str, str]:
     return {}
 
 
-_CAPTURES = [{"capture": "snapshot"}, {"capture": "mark"}]
-_DELIVERIES = [*_CAPTURES, {"capture": "mark", "delivery": "at-least-once"}]
+_ON_MARIADB = {"database": "mariadb", "capture": "mark"}
+_CAPTURES = [{"capture": "snapshot"}, {"capture": "mark"}, _ON_MARIADB]
+_DELIVERIES = [*_CAPTURES, *({**each, "delivery": "at-least-once"} for each in ({"capture": "mark"}, _ON_MARIADB))]
+
+_STRATEGIES = [
+    {"database": database, "capture": capture, "delivery": delivery, "election": election}
+    for database in ("postgres", "mariadb")
+    for capture in ("snapshot", "mark", "sweep")
+    for delivery in ("exactly-once", "at-least-once")
+    for election in ("neli", "lease")
+    if capture != "snapshot" or (database, delivery) == ("postgres", "exactly-once")
+]
+"""All that make sense: snapshots are PostgreSQL's, and they note nothing in the rows."""
 
 
 def _named(strategy: dict[str, str]) -> str:
@@ -148,17 +196,26 @@ def _named(strategy: dict[str, str]) -> str:
 
 
 CAPTURES = pytest.mark.parametrize("strategy", _CAPTURES, ids=_named)
+STRATEGIES = pytest.mark.parametrize("strategy", _STRATEGIES, ids=_named)
 DELIVERIES = pytest.mark.parametrize("strategy", _DELIVERIES, ids=_named)
 
 
 @pytest.fixture
+def database(request: pytest.FixtureRequest, strategy: dict[str, str]) -> embedded.Postgres | embedded.MariaDB:
+    """The shared server that the strategy names; PostgreSQL where it names none."""
+    server: embedded.Postgres | embedded.MariaDB = request.getfixturevalue(strategy.get("database", "postgres"))
+    return server
+
+
+@pytest.fixture
 def make_pipeline(
-    postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession, strategy: dict[str, str]
+    database: embedded.Postgres | embedded.MariaDB, kafka: embedded.Kafka, spark: SparkSession, strategy: dict[str, str]
 ) -> Callable[..., Pipeline]:
     """Make a pipeline on the shared servers, with settings of its own."""
+    chosen = {name: value for name, value in strategy.items() if name != "database"}
 
     def make(partitions: int = 2, storage: Storage = "plain", **settings: Any) -> Pipeline:
-        return pipeline_on(postgres.url, kafka.client_config, spark, partitions, storage, **{**strategy, **settings})
+        return pipeline_on(database.url, kafka.client_config, spark, partitions, storage, **{**chosen, **settings})
 
     return make
 

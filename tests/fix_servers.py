@@ -1,4 +1,4 @@
-"""One PostgreSQL, one Kafka broker and one Spark for all tests that do not break them."""
+"""One PostgreSQL, one MariaDB, one Kafka broker and one Spark for all tests that do not break them."""
 
 from collections.abc import Iterator
 
@@ -14,6 +14,12 @@ ENOUGH_FOR_LARGE_MESSAGES = {"message.max.bytes": 20_000_000}
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[embedded.Postgres]:
     with embedded.Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[embedded.MariaDB]:
+    with embedded.MariaDB() as server:
         yield server
 
 

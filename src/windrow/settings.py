@@ -35,7 +35,13 @@ _COLUMNS: Final = (
     *_COLUMNS_NEEDED,
     *("key", "headers", "headerKeys", "headerValues", "partition", "timestamp", "processed", "mark"),
 )
+_MYSQL: Final = re.compile(r"\s*(mysql|mariadb)://", re.IGNORECASE)
 _POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
+
+
+def dialect_of(data_source: str) -> str:
+    """Whose SQL a database speaks: postgresql, or mysql, which MariaDB does too."""
+    return "mysql" if _MYSQL.match(data_source) else "postgresql"
 
 
 def _field(help_text: str, check: Check | None = None, missing: str | None = None, **default: Any) -> Any:
@@ -182,7 +188,7 @@ class Settings:
     """What a relay needs to know; `Settings.load` reads them."""
 
     data_source: str = _field(
-        "the database, as URL or as key=value pairs",
+        "the database: postgresql://… or key=value pairs; or mysql://…, for MySQL and MariaDB",
         _database,
         "give the database, for example postgresql://user@host:5432/database, or set WINDROW_DATA_SOURCE",
     )
@@ -215,9 +221,9 @@ class Settings:
     )
     capture: str = _field(
         "how new rows are found: snapshot, by what transactions see; mark, by writing to the rows; sweep, as mark, but"
-        " only those that the application has not dispatched by itself in time",
+        " only those that the application has not dispatched by itself in time; without it snapshot, on MySQL mark",
         _one_of("snapshot", "mark", "sweep"),
-        default="snapshot",
+        default="",
     )
     delivery: str = _field(
         "exactly-once, in Kafka transactions; or at-least-once, for brokers without them",
@@ -250,6 +256,7 @@ class Settings:
         # The group is what keeps goharvest's relays apart, which have no name in common: so it names ours.
         object.__setattr__(self, "name", self.name or self.leader_group_id or "windrow")
         derived = {
+            "capture": "snapshot" if self.dialect == "postgresql" else "mark",
             "source": self.name,
             "leader_topic": f"windrow.{self.name}.leader",
             "position_topic": f"windrow.{self.name}.positions",
@@ -266,10 +273,17 @@ class Settings:
             mistakes.append("columns: name the outbox's columns with layout: custom, and only with it")
         if self.marks and self.transform:
             mistakes.append("transform: is for capture: snapshot, whose positions a query's batches can be told by")
+        if self.dialect == "mysql" and self.capture == "snapshot":
+            mistakes.append("capture: snapshot goes by what PostgreSQL's transactions see: on MySQL give mark or sweep")
         if self.delivery == "at-least-once" and self.capture == "snapshot":
             mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
         if mistakes:
             raise SettingsInvalid(mistakes)
+
+    @property
+    def dialect(self) -> str:
+        """Whose SQL the database speaks."""
+        return dialect_of(self.data_source)
 
     @property
     def marks(self) -> bool:

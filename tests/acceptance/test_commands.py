@@ -12,8 +12,8 @@ import yaml
 from fix_command import marked, windrow, windrow_running, write_config
 from fix_pipeline import Pipeline, wait_for
 from windrow import embedded
-from windrow.database.postgres import Tables
 from windrow.database.ring import ring_of
+from windrow.database.tables import Tables
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -36,8 +36,10 @@ def test_killing_the_python_worker_in_mid_transaction_loses_and_doubles_nothing(
 
 
 @CAPTURES
-def test_database_killed_and_restarted_under_load(pipeline: Pipeline, postgres: embedded.Postgres) -> None:
-    _survives(pipeline, postgres.kill, postgres.restart)
+def test_database_killed_and_restarted_under_load(
+    pipeline: Pipeline, database: embedded.Postgres | embedded.MariaDB
+) -> None:
+    _survives(pipeline, database.kill, database.restart)
 
 
 def test_broker_killed_and_restarted_under_load(pipeline: Pipeline, kafka: embedded.Kafka) -> None:

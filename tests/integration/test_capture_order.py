@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fix_pipeline import DELIVERIES, Pipeline, wait_for
+from fix_pipeline import Pipeline, wait_for
 from windrow import Message
-
-pytestmark = DELIVERIES
 
 
 def test_rows_committed_out_of_id_order_are_all_relayed(pipeline: Pipeline) -> None:

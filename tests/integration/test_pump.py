@@ -6,7 +6,7 @@ import pytest
 from fix_pipeline import Pipeline, wait_for
 from windrow.bench.arrivals import Arrivals
 from windrow.bench.pump import Load, Pump
-from windrow.database.postgres import Connection
+from windrow.database.connections import Connection
 
 
 def rows(pipeline: Pipeline) -> int:

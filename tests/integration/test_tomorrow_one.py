@@ -16,8 +16,9 @@ from fix_pipeline import Pipeline, limit_message_size, wait_for
 from windrow import embedded
 from windrow.capture.mark import MarkCapture
 from windrow.database.layouts import TOMORROW_ONE
-from windrow.database.postgres import PLANS, Tables
+from windrow.database.postgres import PLANS
 from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.election.mandate import Term
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import client_config, create_topic

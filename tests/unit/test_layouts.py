@@ -7,9 +7,10 @@ from psycopg.sql import SQL
 
 from windrow.capture.protocol import selected
 from windrow.capture.shards import predicate
-from windrow.database.adoption import Index, Table, additions, adopted, fit
+from windrow.database.additions import Index, Table, additions
+from windrow.database.adoption import adopted, fit
 from windrow.database.custom import KINDS, custom
-from windrow.database.layouts import GOHARVEST, LAYOUTS, OWN, Layout, told
+from windrow.database.layouts import FAMILY, GOHARVEST, OWN, Layout
 from windrow.errors import OutboxTableMissing, SettingsInvalid
 from windrow.record import Record, Shard
 from windrow.settings import _COLUMNS, Settings
@@ -17,18 +18,18 @@ from windrow.settings import _COLUMNS, Settings
 OUTBOX = Settings("postgresql://", {"bootstrap.servers": "-"}, outbox_table="some.table")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", FAMILY.named.values(), ids=lambda layout: layout.name)
 @pytest.mark.parametrize("more", [set(), {"tx"}, {"tx", "leader_id", "colour"}])
 def test_a_layout_is_told_by_its_columns_whatever_else_there_is(layout: Layout, more: set[str]) -> None:
-    found = told(dict.fromkeys(layout.told_by | more, "text"))
+    found = FAMILY.told(dict.fromkeys(layout.told_by | more, "text"))
     assert found
     assert found.name == layout.name
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", FAMILY.named.values(), ids=lambda layout: layout.name)
 def test_a_table_that_lacks_a_column_has_no_layout_and_the_error_names_it(layout: Layout) -> None:
     for missing in layout.told_by:
-        assert told(dict.fromkeys(layout.told_by - {missing}, "text")) is None
+        assert FAMILY.told(dict.fromkeys(layout.told_by - {missing}, "text")) is None
         with pytest.raises(OutboxTableMissing, match=rf'"some"\."table" .* {layout.name} layout it lacks {missing}\b'):
             fit(dict.fromkeys(layout.told_by - {missing}, "text"), OUTBOX)
 
@@ -36,15 +37,17 @@ def test_a_table_that_lacks_a_column_has_no_layout_and_the_error_names_it(layout
 def test_the_own_layout_reads_plain_columns() -> None:
     assert ", ".join(selected(OWN)) == (
         "id, topic, key, value, header_keys, header_values, partition,"
-        " CASE WHEN isfinite(timestamp) THEN (extract(epoch FROM timestamp) * 1000)::bigint END AS timestamp"
+        ' CASE WHEN isfinite(timestamp) THEN (extract(epoch FROM timestamp) * 1000)::bigint END AS "timestamp"'
     )
     hashed = "sha256(coalesce(key, convert_to(topic, 'UTF8')))"
-    assert predicate(Shard(1, 3)).as_string() == (f"mod((get_byte({hashed}, 0) << 8) | get_byte({hashed}, 1), 3) = 1")
+    assert predicate(Shard(1, 3), OWN).as_string() == (
+        f"mod((get_byte({hashed}, 0) << 8) | get_byte({hashed}, 1), 3) = 1"
+    )
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", FAMILY.named.values(), ids=lambda layout: layout.name)
 def test_every_layout_gives_every_part_of_a_record(layout: Layout) -> None:
-    names = [each.rpartition(" ")[2] for each in selected(layout)]
+    names = [each.rpartition(" ")[2].strip('"') for each in selected(layout)]
     assert names == list(Record._fields)
     assert set(layout.written) <= layout.told_by
     SQL("{id} {create_time} {size} {written} {content}").format(**layout.fragments())
@@ -71,10 +74,10 @@ def test_settings_and_the_check_of_types_know_the_same_columns() -> None:
 def test_columns_of_ones_own_are_read_by_their_names_quoted() -> None:
     layout = fit(KINDS_OF_MINE, my_own(MINE))
     assert [*selected(layout)][:4] == [
-        '"no" AS id',
-        """left(coalesce("To", ''), 249) AS topic""",
-        "NULL::bytea AS key",
-        """convert_to("body"::text, 'UTF8') AS value""",
+        '"no" AS "id"',
+        """left(coalesce("To", ''), 249) AS "topic\"""",
+        'NULL::bytea AS "key"',
+        """convert_to("body"::text, 'UTF8') AS "value\"""",
     ]
     assert layout.written == {
         '"at"': "create_time",

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from windrow.database.postgres import Tables
 from windrow.database.ring import Ring, columns
+from windrow.database.tables import Tables
 
 RING = Ring(seconds=60, slots=8)
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.capture.shards import predicate, shard_of
+from windrow.database.layouts import OWN
 from windrow.record import Shard
 
 
@@ -37,5 +38,5 @@ def test_keys_spread_over_all_shards() -> None:
 
 
 def test_a_single_shard_asks_the_database_for_no_hash() -> None:
-    assert predicate(Shard(0, 1)).as_string() == "true"
-    assert predicate(Shard(3, 8)).as_string().endswith(", 8) = 3")
+    assert predicate(Shard(0, 1), OWN).as_string() == "true"
+    assert predicate(Shard(3, 8), OWN).as_string().endswith(", 8) = 3")

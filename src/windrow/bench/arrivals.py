@@ -12,7 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
 
-from windrow.database.postgres import Connection, connect, interruptible
+from windrow.database.connections import interruptible
+from windrow.database.postgres import Connection, connect
 from windrow.errors import DatabaseUnreachable, Interrupted
 
 _AFTER_BREAK: Final = 0.5

@@ -21,7 +21,8 @@ from windrow import embedded
 from windrow.bench.check import NONE, Faults, Numbers, faults
 from windrow.bench.load import KEYS, backlog
 from windrow.bench.size import Size
-from windrow.database.postgres import Connection, Tables, connect
+from windrow.database.connections import Connection, connect
+from windrow.database.tables import Tables
 from windrow.errors import EnvironmentUnfit
 from windrow.kafka.clients import client_config, create_topic
 from windrow.relay import Relay
@@ -45,7 +46,7 @@ class Lane:
 
     @property
     def tables(self) -> Tables:
-        return Tables.beside(self.settings.outbox_table)
+        return Tables.of(self.settings)
 
     def connect(self) -> Connection:
         return connect(self.settings.data_source, "windrow bench")

@@ -10,7 +10,7 @@ import confluent_kafka
 
 from windrow.bench import backlog, held, idle, inserts, latency, strategies, succession
 from windrow.bench.bed import Bed
-from windrow.database.postgres import connect
+from windrow.database.connections import connect
 from windrow.embedded.broker import VERSION as KAFKA_VERSION
 
 _Measurements = Mapping[str, tuple[Callable[[Bed], dict[str, float]], tuple[str, ...]]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from windrow.bench.bed import Bed
-from windrow.database.postgres import connect
+from windrow.database.connections import connect
 from windrow.embedded.guard import descendants
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from psycopg.sql import SQL, Composed, Literal
 
-from windrow.database.postgres import Tables
+from windrow.database.tables import Tables
 
 KEYS: Final = 10_000
 HEADERS: Final = (("content-type", b"application/json"), ("trace", b"00-4bf92f3577b34da6a3ce929d0e0e4736"))

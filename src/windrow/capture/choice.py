@@ -13,9 +13,9 @@ from windrow.capture.protocol import Capture, selected
 from windrow.capture.shards import predicate
 from windrow.capture.snapshot import SnapshotCapture
 from windrow.database.adoption import layout_of
+from windrow.database.connections import connect, interruptible
 from windrow.database.layouts import Layout
-from windrow.database.postgres import Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.errors import SettingsInvalid
 from windrow.record import Record, Shard
 from windrow.settings import Settings
@@ -47,12 +47,13 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
         with closing(SnapshotCapture(settings, shard)) as capture:
             capture.start(committed)
             return capture.next().records
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     with interruptible(), connect(settings.data_source, "windrow peek") as connection:
         layout = layout_of(connection, settings, settings.capture)
         rows, holds = ahead(settings, layout, committed)
-        statement = tables.fill(
-            query("mark", "peek"),
+        statement = tables.query(
+            "mark",
+            "peek",
             columns=SQL(", ".join(selected(layout))),
             rows=rows,
             ahead=holds,
@@ -65,15 +66,16 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
 
 def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
     """What is still to be published after a committed position, or without one."""
-    tables, columns = Tables.beside(settings.outbox_table), layout.fragments()
+    tables, columns = Tables.of(settings), layout.fragments()
     if settings.marks:
         published = [
-            tables.fill(
-                query("mark", "published"),
+            tables.query(
+                "mark",
+                "published",
                 **columns,
-                given=Literal(each.mark),
-                first=Literal(each.first),
-                last=Literal(each.last),
+                given=tables.literal(each.mark),
+                first=tables.literal(each.first),
+                last=tables.literal(each.last),
             )
             for each in (MarkPosition.decode(position).published if position else ())
         ]
@@ -83,6 +85,6 @@ def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
     at = Position.decode(position) if position else Position("")
     snapshots = {"lo": Literal(str(at.lo)), "hi": Literal(str(at.hi or NOTHING)), "after": Literal(at.after)}
     return Ahead(
-        tables.fill(query("snapshot", "unseen"), lo=snapshots["lo"]),
-        tables.fill(query("snapshot", "beyond"), **snapshots, **columns),
+        tables.query("snapshot", "unseen", lo=snapshots["lo"]),
+        tables.query("snapshot", "beyond", **snapshots, **columns),
     )

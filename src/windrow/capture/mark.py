@@ -16,24 +16,28 @@ Invariants:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from psycopg import Cursor
-from psycopg.sql import SQL, Composable, Literal
+from psycopg.sql import SQL, Composable
 
 from windrow.capture.marks import Marked, MarkPosition
 from windrow.capture.protocol import Page, closed_on_error, selected
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
-from windrow.database.postgres import PLANS, Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.connections import Cursor, connect, interruptible, settle_plans
+from windrow.database.tables import Tables
 from windrow.errors import RelayFenced
 from windrow.record import Record, Shard
 from windrow.settings import Settings
 
 _ONE_BY_ONE: Final = 4_000
 """Records of a page whose publisher sends those of a key one by one: a page of one key is to end in seconds."""
+_PURGED_AT_ONCE: Final = 10_000
+"""Rows; for more, MySQL would look through the whole table."""
+_NO_MARK: Final = UUID(int=0)
+_ID: Final = attrgetter("id")
 
 
 class _Handed:
@@ -48,7 +52,7 @@ class MarkCapture:
     """Takes one shard's rows, once started. With a target it takes none, and only tidies up what it has published."""
 
     def __init__(self, settings: Settings, shard: Shard, epoch: UUID, target: str | None = None) -> None:
-        self._tables = Tables.beside(settings.outbox_table)
+        self._tables = Tables.of(settings)
         self._limits = settings.limits
         self._records = settings.limits.records_at_once
         if settings.delivery == "at-least-once":
@@ -65,15 +69,15 @@ class MarkCapture:
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, layout),
             }
-            end = query("mark", "kept" if layout.processed else "deleted")
-            self._fragments["done"] = self._tables.fill(end, **self._fragments)
+            self._fragments["among"] = self._tables.query("mark", "among", **self._fragments)
+            end = "kept" if layout.processed else "deleted"
+            self._fragments["done"] = self._tables.query("mark", end, **self._fragments)
             self._fragments["ripe"] = self._ripe(settings)
-            self._fragments["free"] = self._tables.fill(query("mark", "free"), **self._fragments)
-            for setting in PLANS:
-                self._connection.execute(setting)
+            self._fragments["free"] = self._tables.query("mark", "free", **self._fragments)
+            settle_plans(self._connection)
         self._statements = {
-            name: self._tables.fill(query("mark", name), **self._fragments).as_bytes(self._connection)
-            for name in ("look", "mark", "purge", "recover")
+            name: self._tables.query("mark", name, **self._fragments).as_bytes()
+            for name in ("look", "mark", "purge", "left_over")
         }
         self._before: _Handed | None = None
         self._last: _Handed | None = None
@@ -84,12 +88,13 @@ class MarkCapture:
         position = MarkPosition.decode(committed) if committed else MarkPosition()
         with interruptible():
             for each in position.published:
-                self._execute("recover", mark=each.mark, first=each.first, last=each.last)
+                rows = self._execute("left_over", mark=each.mark, first=each.first, last=each.last)
+                self._purge([number for (number,) in rows], [each.mark])
 
     def next(self) -> Page:
         with interruptible():
             if self._before:
-                self._purge(self._before.ids)
+                self._purge(self._before.ids, self._held)
             self._before, self._last = self._last, None
             if self._draining or not self._full:
                 epoch, release, waiting = (self._execute("look", held=self._held) or [(None, 0, False)])[0]
@@ -100,7 +105,7 @@ class MarkCapture:
     def purge(self, ids: Sequence[int]) -> None:
         """Be done with rows of the page in hand that have been published, while they are ours."""
         with interruptible():
-            gone = self._purge(ids)
+            gone = self._purge(ids, self._held)
         if gone < len(ids):
             raise RelayFenced(f"{len(ids) - gone} rows carry another task's mark by now")
 
@@ -111,15 +116,15 @@ class MarkCapture:
         """Rows are taken at once, unless the application is to have a chance to dispatch them by itself."""
         if settings.capture != "sweep":
             return SQL("true")
-        after = Literal(settings.limits.sweep_after)
-        return self._tables.fill(query("mark", "ripe"), after=after, **self._fragments)
+        after = self._tables.literal(settings.limits.sweep_after)
+        return self._tables.query("mark", "ripe", after=after, **self._fragments)
 
     def _mark(self) -> Page:
         mark, limits = uuid4(), self._limits
         rows = self._execute("mark", held=self._held, mark=mark, records=self._records, bytes=int(limits.page_bytes))
         if not rows:  # the control row names another epoch
             return self._page([], None, 0)
-        records = [Record._make(row[1:]) for row in rows if row[1] is not None]
+        records = sorted((Record._make(row[1:]) for row in rows if row[1] is not None), key=_ID)
         self._full = len(records) == self._records
         self._last = _Handed(mark, records) if records else None
         return self._page(records, self._epoch, rows[0][0])
@@ -132,17 +137,19 @@ class MarkCapture:
 
         return Page(records, MarkPosition((*before, *last)), epoch, upto, more=self._full, release=release or 0)
 
-    def _purge(self, ids: Sequence[int]) -> int:
-        return self._run("purge", ids=ids, marks=self._held).rowcount
+    def _purge(self, ids: Sequence[int], marks: Sequence[UUID]) -> int:
+        """Be done with these rows where they carry one of these marks; returns how many did."""
+        chunks = (ids[first : first + _PURGED_AT_ONCE] for first in range(0, len(ids), _PURGED_AT_ONCE))
+        return sum(self._run("purge", ids=chunk, marks=marks).rowcount for chunk in chunks)
 
     @property
     def _held(self) -> list[UUID]:
-        """Our marks that rows may carry."""
-        return [each.marked.mark for each in (self._before, self._last) if each]
+        """Our marks that rows may carry, and one that none does: an empty list is not SQL everywhere."""
+        return [_NO_MARK, *(each.marked.mark for each in (self._before, self._last) if each)]
 
     def _execute(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
         cursor = self._run(name, **parameters)
         return cursor.fetchall() if cursor.description else []
 
-    def _run(self, name: str, **parameters: Any) -> Cursor[tuple[Any, ...]]:
+    def _run(self, name: str, **parameters: Any) -> Cursor:
         return self._connection.execute(self._statements[name], {**self._me, **parameters}, prepare=True, binary=True)

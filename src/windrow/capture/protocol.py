@@ -60,8 +60,13 @@ def selected(layout: Layout) -> Iterator[str]:
     for name in Record._fields:
         expression = getattr(layout.columns, name)
         if name == "timestamp":
-            # Kafka has no time that never comes: then the message gets the time of its sending.
-            millis = f"(extract(epoch FROM {expression}) * 1000)::bigint"
-            yield f"CASE WHEN isfinite({expression}) THEN {millis} END AS timestamp"
+            yield f'{_millis(expression, layout.dialect)} AS "timestamp"'
         else:
-            yield name if expression == name else f"{expression} AS {name}"
+            yield name if expression == name else f'{expression} AS "{name}"'
+
+
+def _millis(time: str, dialect: str) -> str:
+    if dialect == "mysql":
+        return f"timestampdiff(MICROSECOND, '1970-01-01', {time}) DIV 1000"
+    # Kafka has no time that never comes: then the message gets the time of its sending.
+    return f"CASE WHEN isfinite({time}) THEN (extract(epoch FROM {time}) * 1000)::bigint END"

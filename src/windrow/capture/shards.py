@@ -7,12 +7,16 @@ is switched off.
 
 import hashlib
 
-from psycopg.sql import SQL, Composable, Literal
+from psycopg.sql import SQL, Composable
 
-from windrow.database.layouts import OWN, Layout
+from windrow.database.layouts import Layout
 from windrow.record import Shard
 
 _HASH = SQL("sha256(coalesce({key}, convert_to({topic}, 'UTF8')))")
+_PREDICATES = {
+    "postgresql": SQL("mod((get_byte({hash}, 0) << 8) | get_byte({hash}, 1), {shards}) = {shard}"),
+    "mysql": SQL("mod(conv(left(sha2(coalesce({key}, {topic}), 256), 4), 16, 10), {shards}) = {shard}"),
+}
 
 
 def shard_of(key: bytes | None, topic: str, shards: int) -> int:
@@ -21,10 +25,11 @@ def shard_of(key: bytes | None, topic: str, shards: int) -> int:
     return int.from_bytes(digest[:2], "big") % shards
 
 
-def predicate(shard: Shard, layout: Layout = OWN) -> Composable:
+def predicate(shard: Shard, layout: Layout) -> Composable:
     """An SQL condition that holds for the rows of one shard."""
     if shard.count == 1:
         return SQL("true")
-    return SQL("mod((get_byte({hash}, 0) << 8) | get_byte({hash}, 1), {shards}) = {shard}").format(
-        hash=_HASH.format(**layout.fragments()), shards=Literal(shard.count), shard=Literal(shard.index)
+    columns = layout.fragments()
+    return _PREDICATES[layout.dialect].format(
+        hash=_HASH.format(**columns), shards=SQL(str(shard.count)), shard=SQL(str(shard.index)), **columns
     )

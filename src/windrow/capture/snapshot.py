@@ -28,8 +28,9 @@ from windrow.capture.position import (
 from windrow.capture.protocol import Page, closed_on_error, selected
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
-from windrow.database.postgres import PLANS, Tables, connect, connection_string, interruptible
-from windrow.database.queries import query
+from windrow.database.connections import interruptible
+from windrow.database.postgres import PLANS, connect, connection_string
+from windrow.database.tables import Tables
 from windrow.errors import Interrupted, PositionForeign
 from windrow.record import Record, Shard
 from windrow.settings import Settings
@@ -53,7 +54,7 @@ class SnapshotCapture:
 
     def __init__(self, settings: Settings, shard: Shard, target: str | None = None) -> None:
         self._source = connection_string(settings.data_source, f"windrow {settings.name} {shard.index}")
-        self._tables = Tables.beside(settings.outbox_table)
+        self._tables = Tables.of(settings)
         self._limits = settings.limits
         self._me = {"relay": settings.name, "shard": shard.index}
         self._target = Position.decode(target).lo if target else None
@@ -65,7 +66,7 @@ class SnapshotCapture:
                 "columns": SQL(", ".join(selected(self._layout))),
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, self._layout),
-                "unseen": self._tables.fill(query("snapshot", "unseen"), lo=Placeholder("lo")),
+                "unseen": self._tables.query("snapshot", "unseen", lo=Placeholder("lo")),
             }
             for setting in _SESSION:
                 self._connection.execute(setting)
@@ -158,22 +159,23 @@ class SnapshotCapture:
         return row[0] - 1 if row and row[0] is not None else 0
 
     def control(self) -> Control:
-        row = self._connection.execute(self._tables.fill(query("relay", "control")), self._me).fetchone()
+        row = self._connection.execute(self._tables.query("relay", "control"), self._me).fetchone()
         return Control(*row) if row else Control(None, 0)
 
     def _row(self, name: str, **parameters: Any) -> tuple[Any, ...] | None:
-        statement = self._tables.fill(query("snapshot", name), **self._fragments)
+        statement = self._tables.query("snapshot", name, **self._fragments)
         return self._connection.execute(statement, parameters).fetchone()
 
     @cached_property
     def _poll_query(self) -> bytes:
         """As bytes: rendered once, not with every look."""
-        return self._tables.fill(query("snapshot", "poll"), **self._fragments).as_bytes(self._connection)
+        return self._tables.query("snapshot", "poll", **self._fragments).as_bytes(self._connection)
 
     def _page_statement(self, hi: Snapshot) -> str:
         # COPY, which ADBC reads twice as fast as a plain result, takes no parameters: quoted literals instead.
-        return self._tables.fill(
-            query("snapshot", "page"),
+        return self._tables.query(
+            "snapshot",
+            "page",
             **self._fragments,
             lo=Literal(str(self._position.lo)),
             hi=Literal(str(hi)),

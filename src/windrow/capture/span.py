@@ -15,8 +15,7 @@ from psycopg.sql import SQL, Literal
 from windrow.capture.position import MAX_SNAPSHOT, Position, Snapshot
 from windrow.capture.protocol import closed_on_error
 from windrow.capture.snapshot import NO_BOUND, SnapshotCapture
-from windrow.database.postgres import interruptible
-from windrow.database.queries import query
+from windrow.database.connections import interruptible
 from windrow.errors import PositionForeign
 from windrow.record import Shard
 from windrow.settings import Settings
@@ -149,8 +148,9 @@ class SpanCapture(SnapshotCapture):
     def _statement(self, span: Span) -> str:
         columns = ", ".join(f"{getattr(self._layout.columns, name)} AS {name}" for name in _COLUMNS)
         fragments = {**self._fragments, "columns": SQL(columns), "names": SQL(", ".join(_COLUMNS))}
-        return self._tables.fill(
-            query("snapshot", "page"),
+        return self._tables.query(
+            "snapshot",
+            "page",
             **fragments,
             lo=Literal(str(span.lo)),
             hi=Literal(str(span.hi)),

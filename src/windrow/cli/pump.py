@@ -15,8 +15,9 @@ from windrow.bench.pump import Load, Pump, Pumped
 from windrow.cli.figures import live_figures, row_of
 from windrow.cli.interrupt import end_by_signal
 from windrow.cli.options import load_settings, settings_options
+from windrow.database.connections import connect
 from windrow.database.migrations import check
-from windrow.database.postgres import Tables, connect
+from windrow.database.tables import Tables
 from windrow.kafka.clients import create_topic
 from windrow.settings import Settings
 
@@ -94,7 +95,7 @@ def pump(
 def _prepare(settings: Settings, topic: str, talk: Console, *, may_create: bool) -> None:
     """Make sure that the outbox is there, and the topic, without which all would end as dead letters."""
     with connect(settings.data_source, "windrow pump") as connection:
-        check(connection, Tables.beside(settings.outbox_table))
+        check(connection, Tables.of(settings))
     if may_create and create_topic(settings, topic, _PARTITIONS):
         talk.print(f"created topic {topic} with {_PARTITIONS} partitions", style="dim")
 

@@ -1,64 +1,32 @@
-"""What the outbox is, by the catalogue, and what it still needs before a capture can find its rows.
+"""What the outbox is, by the catalogue: which layout it has, and whether the settings go with it.
 
-A table of another system is taken over as it is. What windrow needs besides is added: the writing transaction (`tx`) or
-a mark, indexes, an order where rows have none. The same list tells beforehand what is going to happen, then does it.
+A table of another system is taken over as it is; what windrow needs besides is added (`database/additions.py`).
 
 Invariant: settings that do not go with the layout are refused before anything is changed.
 """
 
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
-from psycopg.sql import SQL
-
+from windrow.database import layouts, mysql_layouts
+from windrow.database.additions import Index, Table
+from windrow.database.connections import Connection
 from windrow.database.custom import custom, misfits
-from windrow.database.layouts import DISPATCHED, LAYOUTS, NAMED, OWN, TX, Layout, told
-from windrow.database.postgres import Connection, Tables
-from windrow.database.queries import query
+from windrow.database.layouts import Layout
+from windrow.database.tables import Tables, names
 from windrow.errors import OutboxTableMissing, SettingsInvalid
 from windrow.settings import Settings
 from windrow.table import unquoted
 
-
-class Index(NamedTuple):
-    """An index by its first column, over all rows or over some."""
-
-    column: str
-    where: str = ""
-
-
-class Table(NamedTuple):
-    """A table as the catalogue has it: its columns with their types, and its indexes."""
-
-    columns: Mapping[str, str]
-    indexes: AbstractSet[Index]
-
-
-class Addition(NamedTuple):
-    """Something that a table gets: what it is, and the statements that add it."""
-
-    words: str
-    statements: SQL
-
-
-class Finding(NamedTuple):
-    """What makes a table one whose rows a capture can find."""
-
-    column: SQL
-    """Its column, in the definition of a new table."""
-    find: SQL
-    """Statements for a table that may have been there, another system's for instance."""
-
-
-NOT_THERE: Final = Table({}, frozenset())
+_FAMILIES: Final = {"postgresql": layouts.FAMILY, "mysql": mysql_layouts.FAMILY}
 
 
 def table_of(connection: Connection, tables: Tables) -> Table:
     """The outbox as it is; without columns where it is not there."""
-    name = {"table": tables.outbox.as_string(connection)}
-    columns = connection.execute(query("layout", "columns"), name).fetchall()
-    indexes = connection.execute(query("layout", "indexes"), name).fetchall()
+    columns, indexes = (
+        connection.execute(tables.query("layout", each), names(tables.outbox)).fetchall()
+        for each in ("columns", "indexes")
+    )
     return Table(
         {str(column): str(kind) for column, kind in columns},
         frozenset(Index(column, where.replace('"', "")) for column, where in indexes),
@@ -67,7 +35,7 @@ def table_of(connection: Connection, tables: Tables) -> Table:
 
 def layout_of(connection: Connection, settings: Settings, capture: str) -> Layout:
     """The outbox's layout, once it is seen to be one and to have all that this capture needs."""
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     table = table_of(connection, tables)
     layout = fit(table.columns, settings)
     refuse_unfit(layout, settings, capture)
@@ -81,7 +49,7 @@ def layout_of(connection: Connection, settings: Settings, capture: str) -> Layou
 
 def fit(columns: Mapping[str, str], settings: Settings) -> Layout:
     """The layout of a table that is there, or an error that names what it lacks."""
-    outbox = Tables.beside(settings.outbox_table).outbox.as_string()
+    outbox = Tables.of(settings).outbox.as_string()
     if settings.layout == "custom":
         if wrong := [*misfits(settings.columns, columns)]:
             raise OutboxTableMissing(
@@ -89,10 +57,11 @@ def fit(columns: Mapping[str, str], settings: Settings) -> Layout:
                 "Correct columns, or change the table."
             )
         return custom(settings.columns, columns)
-    among = LAYOUTS if settings.layout == "auto" else (NAMED[settings.layout],)
-    if layout := told(columns, among):
+    family = _FAMILIES[settings.dialect]
+    among = list(family.named) if settings.layout == "auto" else [settings.layout]
+    if layout := family.told(columns, among):
         return layout
-    lacking = {each.name: sorted(each.told_by - columns.keys()) for each in among}
+    lacking = {family.named[each].name: sorted(family.named[each].told_by - columns.keys()) for each in among}
     lists = "; ".join(f"for {name} layout it lacks {', '.join(names)}" for name, names in lacking.items())
     raise OutboxTableMissing(
         f"outboxTable {outbox} is no outbox that windrow can read: {lists}\n"
@@ -108,21 +77,30 @@ def adopted(table: Table, settings: Settings) -> Layout:
             f"outboxTable {settings.outbox_table} is not there: with layout: {settings.layout} it is made by those who"
             " write to it; name the right one, or leave layout out for a table of windrow's own"
         )
-    layout = fit(table.columns, settings) if table.columns else _own(settings)
+    layout = fit(table.columns, settings) if table.columns else _new(settings)
     refuse_unfit(layout, settings, settings.capture)
     return layout
 
 
 def awaited(settings: Settings) -> Layout:
     """The layout that a table nobody can look at is going to have, by the settings alone."""
-    named = custom(settings.columns, {}) if settings.layout == "custom" else NAMED.get(settings.layout, _own(settings))
+    if settings.layout == "custom":
+        named = custom(settings.columns, {})
+    else:
+        named = _FAMILIES[settings.dialect].named.get(settings.layout, _new(settings))
     refuse_unfit(named, settings, settings.capture)
     return named
 
 
-def _own(settings: Settings) -> Layout:
+def own_layout(dialect: str) -> Layout:
+    """The layout of windrow's own tables, the dead letters' for instance."""
+    return _FAMILIES[dialect].own
+
+
+def _new(settings: Settings) -> Layout:
     """The layout of a new table of windrow's."""
-    return DISPATCHED if settings.capture == "sweep" else OWN
+    family = _FAMILIES[settings.dialect]
+    return family.dispatched if settings.capture == "sweep" else family.own
 
 
 def refuse_unfit(layout: Layout, settings: Settings, capture: str) -> None:
@@ -137,53 +115,3 @@ def refuse_unfit(layout: Layout, settings: Settings, capture: str) -> None:
         raise SettingsInvalid(
             ["purge.retention: capture: mark deletes rows once they are published; leave it out, or give snapshot"]
         )
-
-
-def additions(layout: Layout, capture: str, table: Table = NOT_THERE) -> Iterator[Addition]:
-    """What the table lacks, in the order in which it is added."""
-    if layout.added.keys() - table.columns.keys():
-        columns = ", ".join(f"ADD COLUMN IF NOT EXISTS {name} {kind}" for name, kind in layout.added.items())
-        yield Addition(
-            f"columns {' and '.join(layout.added)} (its rows' order and age), for which it is rewritten once;"
-            " writers wait meanwhile",
-            SQL(f"ALTER TABLE {{outbox}} {columns}"),
-        )
-    if capture == "snapshot" and not (TX in table.columns and Index(TX) in table.indexes):
-        yield Addition(
-            f"a column {TX} (the writing transaction), for which it is rewritten once, and an index on it; writers"
-            " wait meanwhile",
-            SQL(
-                "-- A table that was there is rewritten once for its new column.\n"
-                "ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS tx xid8 NOT NULL DEFAULT pg_current_xact_id();\n"
-                "CREATE INDEX ON {outbox} (tx)"
-            ),
-        )
-    mark, processed, number = layout.columns.mark, layout.processed, layout.columns.id
-    if table.columns and number not in layout.added and _lacks(table, number):
-        yield Addition(f"a unique index on {number}", SQL(f"CREATE UNIQUE INDEX ON {{outbox}} ({number})"))
-    if capture != "snapshot" and unquoted(mark) not in table.columns:
-        yield Addition(f"a column {mark}", SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {mark} uuid"))
-    if processed:
-        waiting = f"({processed} IS NULL)"
-        if _lacks(table, number, waiting):
-            yield Addition(
-                f"an index on {number} where {processed} is null",
-                SQL(f"CREATE INDEX ON {{outbox}} ({number}) WHERE {waiting}"),
-            )
-        if _lacks(table, processed):
-            yield Addition(f"an index on {processed}", SQL(f"CREATE INDEX ON {{outbox}} ({processed})"))
-
-
-def _lacks(table: Table, column: str, where: str = "") -> bool:
-    return Index(unquoted(column), where.replace('"', "")) not in table.indexes
-
-
-def finding(layout: Layout, capture: str, table: Table = NOT_THERE) -> Finding:
-    """By the transaction that wrote a row, and an index; or by a mark, which costs writers nothing."""
-    columns = {
-        "snapshot": ["tx            xid8 NOT NULL DEFAULT pg_current_xact_id()"],
-        "mark": ["mark          uuid"],
-        "sweep": ["mark          uuid", "dispatched    timestamptz"],
-    }
-    statements = [each.statements.as_string() for each in additions(layout, capture, table)]
-    return Finding(SQL("".join(f"\n  {each}," for each in columns[capture])), SQL(";\n".join(statements)))

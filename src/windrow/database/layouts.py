@@ -10,7 +10,7 @@ published as long as nothing is noted in it.
 Invariant: under windrow's own layout every expression is the plain column, so that it costs nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
@@ -52,6 +52,13 @@ class Layout:
     """The column that notes when a row was published, where published rows are kept; None where they are deleted."""
     added: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Columns that windrow adds to the table, with their definitions, for what the layout has nothing of."""
+    dialect: str = "postgresql"
+    """Whose SQL the expressions are."""
+
+    @property
+    def own(self) -> bool:
+        """Whether it is one of windrow's own tables."""
+        return self.told_by >= _OWN_COLUMNS
 
     def found_by(self, capture: str) -> str:
         """The column by which a capture finds rows."""
@@ -67,6 +74,31 @@ class Layout:
             "processed": SQL(self.processed or "NULL"),
             "unprocessed": SQL(f"{self.processed} IS NULL" if self.processed else "true"),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The layouts that windrow knows on one kind of database."""
+
+    dispatched: Layout
+    named: Mapping[str, Layout]
+    """By what the setting layout says."""
+    debezium: Callable[[Mapping[str, str]], Layout]
+    """Debezium's, for a table with columns of these types."""
+
+    @property
+    def own(self) -> Layout:
+        return self.named["windrow"]
+
+    def told(self, kinds: Mapping[str, str], among: Iterable[str] | None = None) -> Layout | None:
+        """The layout that a table with these columns and types has; None where it is none of these, or of all."""
+        names = among or self.named
+        name = next((each for each in names if self.named[each].told_by <= kinds.keys()), None)
+        if name == "windrow" and self.dispatched.told_by <= kinds.keys():
+            return self.dispatched
+        if name == "debezium":
+            return self.debezium(kinds)
+        return self.named[name] if name else None
 
 
 def as_topic(expression: str) -> str:
@@ -116,9 +148,11 @@ AS_JSON: Final = (
 
 _CONTENT: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
 
+_OWN_COLUMNS: Final = frozenset({"id", "create_time", *_CONTENT})
+
 OWN: Final = Layout(
     "windrow's own",
-    frozenset({"id", "create_time", *_CONTENT}),
+    _OWN_COLUMNS,
     Columns(),
     {name: name for name in ("create_time", *_CONTENT)},
 )
@@ -228,13 +262,8 @@ def debezium(kinds: Mapping[str, str]) -> Layout:
 
 
 DEBEZIUM: Final = debezium({})
-NAMED: Final = {"windrow": OWN, "goharvest": GOHARVEST, "tomorrow-one": TOMORROW_ONE, "debezium": DEBEZIUM}
-LAYOUTS: Final = tuple(NAMED.values())
-
-
-def told(kinds: Mapping[str, str], among: Iterable[Layout] = LAYOUTS) -> Layout | None:
-    """The layout that a table with these columns and types has; None where it is none of them."""
-    layout = next((each for each in among if each.told_by <= kinds.keys()), None)
-    if layout is OWN and DISPATCHED.told_by <= kinds.keys():
-        return DISPATCHED
-    return debezium(kinds) if layout is DEBEZIUM else layout
+FAMILY: Final = Family(
+    DISPATCHED,
+    {"windrow": OWN, "goharvest": GOHARVEST, "tomorrow-one": TOMORROW_ONE, "debezium": DEBEZIUM},
+    debezium,
+)

@@ -1,20 +1,21 @@
 """Numbered migrations, applied once each and in order.
 
-Invariant: all that is pending is applied in one transaction under one lock, so a table is at a version or at another,
-never between; running it again changes nothing.
+Invariant: what is pending is applied under one lock, and running it again changes nothing. On PostgreSQL that is one
+transaction, so a table is at a version or at another, never between. MySQL has no transactions over changes of the
+schema: there each step asks what is there, and a version is noted once all of it is.
 """
 
 from dataclasses import dataclass
 from importlib.resources import files
 
-import psycopg
-from psycopg.sql import SQL, Composed, Literal
+from psycopg.sql import SQL, Composed
 
-from windrow.database.adoption import Finding, adopted, awaited, finding, table_of
-from windrow.database.postgres import Connection, Tables
-from windrow.database.queries import query
+from windrow.database.additions import Finding, finding
+from windrow.database.adoption import adopted, awaited, table_of
+from windrow.database.connections import Connection
 from windrow.database.ring import Ring, columns
-from windrow.errors import OutboxTableMissing
+from windrow.database.tables import Tables, names
+from windrow.errors import Interrupted, OutboxTableMissing
 from windrow.settings import Settings
 
 
@@ -25,9 +26,10 @@ class Migration:
     statements: SQL
 
 
-def migrations() -> list[Migration]:
+def migrations(dialect: str) -> list[Migration]:
     """All migrations, oldest first."""
-    found = [file for file in files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    folder = files(__package__).joinpath("migrations", dialect)
+    found = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return [
         Migration(
             int(file.name[:4]),
@@ -43,16 +45,17 @@ def migrate(connection: Connection, settings: Settings, ring: Ring | None = None
 
     A new outbox is made as this ring, or as a plain table; one that is there must be of a layout that windrow knows.
     """
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     with connection.transaction():
-        connection.execute(query("migration", "lock"), {"table": tables.outbox.as_string(connection)})
+        if not connection.execute(tables.query("migration", "lock")).fetchone() == (1,):
+            raise Interrupted(f"somebody else is preparing outbox {settings.outbox_table}; try again")
         table = table_of(connection, tables)
         layout = adopted(table, settings)
         if table.columns:
             ring = None
-        connection.execute(tables.fill(query("migration", "create")))
+        connection.execute(tables.query("migration", "create"))
         version = _version(connection, tables)
-        pending = [migration for migration in migrations() if migration.version > version]
+        pending = [migration for migration in migrations(tables.dialect) if migration.version > version]
         for migration in pending:
             connection.execute(_statements(tables, migration, finding(layout, settings.capture, table), ring))
             connection.execute(_record(tables, migration))
@@ -61,23 +64,23 @@ def migrate(connection: Connection, settings: Settings, ring: Ring | None = None
 
 def script(settings: Settings, shards: int, ring: Ring | None = None) -> str:
     """All migrations and the relay's entry as one script, for those who run their schema changes by hand."""
-    tables, layout = Tables.beside(settings.outbox_table), awaited(settings)
-    parts: list[Composed | SQL] = [SQL("BEGIN"), tables.fill(query("migration", "create"))]
-    for migration in migrations():
+    tables, layout = Tables.of(settings), awaited(settings)
+    opening = SQL("SET sql_mode = 'ANSI_QUOTES'") if tables.dialect == "mysql" else SQL("BEGIN")
+    parts: list[Composed | SQL] = [opening, tables.query("migration", "create")]
+    for migration in migrations(tables.dialect):
         parts.append(_statements(tables, migration, finding(layout, settings.capture), ring))
         parts.append(_record(tables, migration))
-    parts.append(tables.fill(query("relay", "enter"), name=Literal(settings.name), shards=Literal(shards)))
-    parts.append(SQL("COMMIT"))
+    parts.append(tables.query("relay", "enter", name=tables.literal(settings.name), shards=tables.literal(shards)))
+    if tables.dialect == "postgresql":
+        parts.append(SQL("COMMIT"))
     return ";\n\n".join(part.as_string().strip().removesuffix(";") for part in parts) + ";\n"
 
 
 def check(connection: Connection, tables: Tables) -> None:
     """Raise unless the tables are there, at this version."""
-    newest = migrations()[-1].version
-    try:
-        version = _version(connection, tables)
-    except psycopg.errors.UndefinedTable:
-        version = 0
+    newest = migrations(tables.dialect)[-1].version
+    recorded = connection.execute(tables.query("layout", "columns"), names(tables.migration)).fetchone()
+    version = _version(connection, tables) if recorded else 0
     table = tables.outbox.as_string()
     if version == 0:
         raise OutboxTableMissing(f'outboxTable {table} is not there, or windrow did not make it: run "windrow init"')
@@ -95,9 +98,9 @@ def _statements(tables: Tables, migration: Migration, finding: Finding, ring: Ri
 
 
 def _record(tables: Tables, migration: Migration) -> Composed:
-    return tables.fill(query("migration", "record"), version=Literal(migration.version))
+    return tables.query("migration", "record", version=tables.literal(migration.version))
 
 
 def _version(connection: Connection, tables: Tables) -> int:
-    row = connection.execute(tables.fill(query("migration", "version"))).fetchone()
+    row = connection.execute(tables.query("migration", "version")).fetchone()
     return int(row[0]) if row else 0

@@ -16,8 +16,9 @@ from typing import Final, Self
 
 from psycopg.sql import SQL, Composed, Literal
 
-from windrow.database.postgres import Connection, Tables
+from windrow.database.connections import Connection
 from windrow.database.queries import query
+from windrow.database.tables import Tables
 
 _SLOTS: Final = 8
 _SHORTEST: Final = 60
@@ -61,8 +62,10 @@ class Ring:
 
 
 def ring_of(connection: Connection, tables: Tables) -> Ring | None:
-    """The ring that the outbox is; None where it is a plain table."""
-    row = connection.execute(query("ring", "turning"), {"outbox": tables.outbox.as_string(connection)}).fetchone()
+    """The ring that the outbox is; None where it is a plain table, as all are on MySQL."""
+    if tables.dialect == "mysql":
+        return None
+    row = connection.execute(query("ring", "turning"), {"outbox": tables.outbox.as_string()}).fetchone()
     return Ring.parse(row[0]) if row else None
 
 
@@ -72,7 +75,7 @@ def columns(tables: Tables, ring: Ring | None) -> dict[str, SQL | Composed]:
         return dict.fromkeys(("slot", "and_slot", "by_slot", "slots"), _NOTHING)
     turn = _TURN.format(seconds=Literal(ring.seconds), slots=Literal(ring.slots))
     slots = [
-        tables.fill(query("ring", "create_slot"), slot=tables.slot(number), number=Literal(number))
+        tables.query("ring", "create_slot", slot=tables.slot(number), number=Literal(number))
         for number in range(ring.slots)
     ]
     return {

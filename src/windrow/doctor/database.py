@@ -11,10 +11,12 @@ from typing import Any, Final
 from psycopg.sql import Identifier
 
 from windrow.database.adoption import layout_of
+from windrow.database.connections import interruptible
 from windrow.database.layouts import Layout
 from windrow.database.migrations import check
-from windrow.database.postgres import Connection, Tables, connect, interruptible, where
+from windrow.database.postgres import Connection, connect, where
 from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.doctor.finding import Finding, failed, info, ok, warning
 from windrow.election.lease import is_held
 from windrow.errors import DatabaseForbids, DatabaseUnreachable, OutboxTableMissing, SettingsInvalid
@@ -76,7 +78,7 @@ def _examine_server(connection: Connection) -> Generator[Finding, None, str]:
 
 def _examine_tables(connection: Connection, settings: Settings, user: str) -> Generator[Finding, None, int | None]:
     """Returns the relay's number of shards."""
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     try:
         with interruptible():
             check(connection, tables)

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator
 
-from windrow.database.postgres import Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.connections import connect, interruptible
+from windrow.database.tables import Tables
 from windrow.doctor.database import examine_database
 from windrow.doctor.finding import Finding, info, ok, warning
 from windrow.doctor.kafka import examine_group, examine_kafka
@@ -37,10 +37,10 @@ def examine(settings: Settings, topics: Collection[str] = (), *, start_spark: bo
 
 
 def _examine_dead_letters(settings: Settings) -> Iterator[Finding]:
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     try:
         with interruptible(), connect(settings.data_source, "windrow doctor") as connection:
-            row = connection.execute(tables.fill(query("doctor", "dead_letters")), {"relay": settings.name}).fetchone()
+            row = connection.execute(tables.query("doctor", "dead_letters"), {"relay": settings.name}).fetchone()
     except DatabaseForbids:
         yield info("dead letters", "not looked at, since rights are missing")
         return

@@ -11,6 +11,7 @@ Nobody joins the group: it only keeps the positions. The membership that transac
 """
 
 import logging
+import math
 import threading
 import time
 from contextlib import closing, suppress
@@ -18,10 +19,10 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import UUID, uuid4
 
-from psycopg.sql import SQL, Composable, Literal
+from psycopg.sql import SQL, Composable
 
-from windrow.database.postgres import Connection, Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.connections import Connection, connect, interruptible
+from windrow.database.tables import Tables
 from windrow.election.mandate import Term
 from windrow.election.tenure import Tenure
 from windrow.errors import DatabaseForbids, DatabaseUnreachable, Interrupted
@@ -40,13 +41,13 @@ def in_office(settings: Settings, term: int | None) -> Composable:
     """A condition in SQL: that the term of this number lasts. Without a number, the group elects: it holds."""
     if term is None:
         return SQL("true")
-    tables = Tables.beside(settings.outbox_table)
-    return tables.fill(query("lease", "lasts"), name=Literal(settings.name), term=Literal(term))
+    tables = Tables.of(settings)
+    return tables.query("lease", "lasts", name=tables.literal(settings.name), term=tables.literal(term))
 
 
 def is_held(settings: Settings) -> bool:
     """Whether somebody holds the relay's lease."""
-    statement = Tables.beside(settings.outbox_table).fill(query("lease", "held"))
+    statement = Tables.of(settings).query("lease", "held")
     with interruptible(), connect(settings.data_source) as connection:
         row = connection.execute(statement, {"name": settings.name}).fetchone()
     return bool(row and row[0])
@@ -56,7 +57,7 @@ class LeaseRow:
     """The lease in the database, for one candidate; connects with the first question, and anew after a failure."""
 
     def __init__(self, settings: Settings, holder: UUID) -> None:
-        self._settings, self._tables = settings, Tables.beside(settings.outbox_table)
+        self._settings, self._tables = settings, Tables.of(settings)
         self._parameters = {"name": settings.name, "holder": holder, "timeout": settings.limits.lease_timeout}
         self._connection: Connection | None = None
 
@@ -80,7 +81,7 @@ class LeaseRow:
         try:
             with interruptible():
                 self._connection = self._connection or self._connected()
-                cursor = self._connection.execute(self._tables.fill(query("lease", name)), {**self._parameters, **more})
+                cursor = self._connection.execute(self._tables.query("lease", name), {**self._parameters, **more})
                 row = cursor.fetchone() if cursor.description else None
         except _KEEPS_FROM_LEADING:
             self.close()
@@ -89,8 +90,8 @@ class LeaseRow:
 
     def _connected(self) -> Connection:
         connection = connect(self._settings.data_source, f"windrow {self._settings.name} lease")
-        within = int(self._settings.limits.lease_timeout.total_seconds() * 1000)
-        connection.execute(f"SET statement_timeout = {within}")  # an answer that comes later is worth nothing
+        within = self._tables.literal(math.ceil(self._settings.limits.lease_timeout.total_seconds()))
+        connection.execute(self._tables.query("lease", "patience", seconds=within))
         return connection
 
 

@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from windrow.capture.position import Position, Snapshot
 from windrow.capture.snapshot import NO_BOUND
 from windrow.capture.span import SPARK_SCHEMA, Reach, SpanCapture
+from windrow.database.connections import connect
 from windrow.database.migrations import check
-from windrow.database.postgres import connect
 from windrow.errors import PositionForeign, SettingsInvalid
 from windrow.pipeline.options import settings_from
 from windrow.record import Committed, Shard

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from psycopg import Cursor
 from psycopg.sql import Composable
 
 from windrow.database.adoption import layout_of
+from windrow.database.connections import Connection, Cursor, brief_transaction, connect, interruptible
 from windrow.database.layouts import Layout
-from windrow.database.postgres import Connection, Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.errors import OutboxTableMissing
 from windrow.settings import Settings
 
@@ -66,9 +65,7 @@ class LetterTable:
     @contextmanager
     def locked(self) -> Iterator[int]:
         """A transaction in which nobody else numbers, adds or takes back letters; gives the latest number."""
-        with self.connection.transaction():
-            # Who is paused here must not hold up a relay that takes over.
-            self.connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5s'")
+        with brief_transaction(self.connection):
             if not (rows := self.rows("lock")):
                 raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
             yield int(rows[0][0])
@@ -86,13 +83,11 @@ class LetterTable:
         """The layout of the outbox that they come from."""
         return layout_of(self.connection, self.settings, self.settings.capture)
 
-    def _run(
-        self, name: str, given: Mapping[str, Composable | None], parameters: dict[str, object]
-    ) -> Cursor[tuple[Any, ...]]:
+    def _run(self, name: str, given: Mapping[str, Composable | None], parameters: dict[str, object]) -> Cursor:
         fragments = {key: fragment for key, fragment in given.items() if fragment is not None}
         if name in {"bury", "write_back", "forget_ahead"}:
             fragments |= self.layout().fragments()
-        statement = Tables.beside(self.settings.outbox_table).fill(query("dead_letter", name), **fragments)
+        statement = Tables.of(self.settings).query("dead_letter", name, **fragments)
         return self.connection.execute(statement, {"relay": self.settings.name, **parameters})
 
 
@@ -114,14 +109,14 @@ class DeadLetters:
     def retry(self, ids: Sequence[int] | None) -> int:
         """Release these, or all, to be published after all; returns how many."""
         with self._table() as table, table.locked() as latest:
-            released = table.execute("release", ids=ids, latest=latest)
+            released = table.execute("release", **_chosen(ids), latest=latest)
             table.execute("advance", latest=latest + released)
         return released
 
     def discard(self, ids: Sequence[int] | None) -> int:
         """Forget these, or all that are not released; returns how many. What waits behind them goes on."""
         with self._table() as table, table.locked() as latest:
-            discarded = table.execute("discard", ids=ids)
+            discarded = table.execute("discard", **_chosen(ids))
             if discarded:
                 table.execute("advance", latest=latest + 1)  # the shards look which keys are free again
         return discarded
@@ -135,3 +130,7 @@ class DeadLetters:
     def _table(self) -> Iterator[LetterTable]:
         with interruptible(), connect(self.settings.data_source) as connection:
             yield LetterTable(self.settings, connection)
+
+
+def _chosen(ids: Sequence[int] | None) -> dict[str, Any]:
+    return {"ids": list(ids or ()), "everything": ids is None}

@@ -12,6 +12,7 @@ Invariants:
   the relay's row: a task that was fenced changes nothing that its successor has seen.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
@@ -19,7 +20,8 @@ from typing import NamedTuple, Protocol
 from windrow.capture.choice import ahead
 from windrow.capture.protocol import Page
 from windrow.capture.shards import predicate
-from windrow.database.postgres import Connection, interruptible
+from windrow.database.adoption import own_layout
+from windrow.database.connections import Connection, interruptible
 from windrow.errors import PublishFailed
 from windrow.publish.dead_letter import LetterTable
 from windrow.publish.protocol import Publisher
@@ -76,7 +78,7 @@ class Aside:
         self.blocks_keys = settings.poison == "block-key"
         self._settings, self._limits, self._publisher = settings, settings.limits, publisher
         self._table = LetterTable(settings, connection)
-        self._mine = predicate(shard)
+        self._mine = predicate(shard, own_layout(settings.dialect))
         self._blocked: dict[_Key, int] = {}
         """The keys that are blocked, and the first letter of each."""
 
@@ -164,7 +166,7 @@ class Aside:
 
     def _bury(self, ids: Sequence[int], behind: Sequence[int | None], reason: str) -> None:
         with self._changing():
-            self._table.execute("bury", ids=ids, behind=behind, reason=reason)
+            self._table.execute("bury", letters=json.dumps([*zip(ids, behind, strict=True)]), reason=reason)
 
     @contextmanager
     def _changing(self) -> Iterator[int]:

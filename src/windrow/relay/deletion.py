@@ -14,8 +14,8 @@ from psycopg.sql import Composable
 
 from windrow.capture.position import NOTHING, Snapshot
 from windrow.database.adoption import layout_of
-from windrow.database.postgres import Connection, Tables
-from windrow.database.queries import query
+from windrow.database.connections import Connection
+from windrow.database.tables import Tables
 from windrow.settings import Settings
 
 _MOST_CHUNKS: Final = 16
@@ -46,7 +46,7 @@ class Deletion:
 
     def __init__(self, settings: Settings, in_office: Composable) -> None:
         self._relay, self._settings, self._in_office = settings, settings.purge, in_office
-        self._tables = Tables.beside(settings.outbox_table)
+        self._tables = Tables.of(settings)
         self._done = NOTHING
         self._fragments: dict[str, Composable] = {}
 
@@ -83,6 +83,6 @@ class Deletion:
 
     def _execute(self, connection: Connection, name: str, **parameters: object) -> Any:
         return connection.execute(
-            self._tables.fill(query("purge", name), **self._fragments),
+            self._tables.query("purge", name, **self._fragments),
             {"retention": self._settings.retention, **parameters},
         )

@@ -14,10 +14,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-import psycopg
-
-from windrow.database.postgres import Connection, connect
-from windrow.errors import WindrowError
+from windrow.database.connections import Connection, connect
 from windrow.record import Record, Shard
 from windrow.relay.registry import Flight, Registry
 from windrow.settings import Settings
@@ -76,7 +73,7 @@ def _tell(settings: Settings, shard: Shard, in_flight: InFlight, over: threading
             connection = connection or connect(settings.data_source, f"windrow {settings.name} {shard.index} figures")
             registry.tell_in_flight(connection, shard, now)
             told = now
-        except (WindrowError, psycopg.Error) as error:
+        except Exception as error:  # noqa: BLE001 - whatever the driver raises, see above
             connection = None
             if not complained:
                 complained = True

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from confluent_kafka import Consumer
 
-from windrow.database.postgres import connect, interruptible
+from windrow.database.connections import connect, interruptible
 from windrow.errors import DatabaseUnreachable, Interrupted
 from windrow.kafka.clients import committed_positions, position_reader
 from windrow.relay.events import MeterRead

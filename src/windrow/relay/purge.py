@@ -14,9 +14,10 @@ from functools import reduce
 from typing import Final
 
 from windrow.capture.position import NOTHING, Position, Snapshot
-from windrow.database.postgres import PLANS, Connection, Tables, connect, interruptible
+from windrow.database.connections import Connection, connect, interruptible, settle_plans
 from windrow.database.queries import query
 from windrow.database.ring import ring_of
+from windrow.database.tables import Tables
 from windrow.election.lease import in_office
 from windrow.relay.deletion import Deletion
 from windrow.relay.expiry import expire
@@ -41,7 +42,7 @@ def saved_as_published(connection: Connection, tables: Tables) -> Snapshot:
     """What all relays of an outbox have published, by the positions that they saved; nothing where the database was set
     back behind them.
     """
-    rows = connection.execute(tables.fill(query("purge", "positions"))).fetchall()
+    rows = connection.execute(tables.query("purge", "positions")).fetchall()
     published = published_by_all(row[1:] for row in rows)
     row = connection.execute(query("purge", "horizon")).fetchone()
     return published if row and published.xmax <= int(row[0]) else NOTHING
@@ -56,7 +57,7 @@ class Purger:
         self, settings: Settings, rest: Callable[[float], object] = time.sleep, term: int | None = None
     ) -> None:
         self._settings, self._rest = settings, rest
-        self._tables = Tables.beside(settings.outbox_table)
+        self._tables = Tables.of(settings)
         self._in_office = in_office(settings, term)
         self._deletion = Deletion(settings, self._in_office)
 
@@ -68,8 +69,7 @@ class Purger:
         if self._settings.marks and not self._settings.purge.retention:
             return
         with interruptible(), connect(self._settings.data_source, f"windrow {self._settings.name} purge") as connection:
-            for setting in PLANS:
-                connection.execute(setting)
+            settle_plans(connection)
             began = time.monotonic()
             for rows in self._steps(connection):
                 yield rows

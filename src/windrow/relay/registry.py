@@ -10,13 +10,11 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from psycopg.sql import Literal
-
 from windrow.capture.position import Position, Snapshot
 from windrow.database.adoption import layout_of
+from windrow.database.connections import Connection, brief_transaction, connect, interruptible
 from windrow.database.migrations import check
-from windrow.database.postgres import Connection, Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.election.mandate import Term
 from windrow.errors import OutboxTableMissing, RelayFenced, SettingsInvalid
 from windrow.record import Committed, Shard
@@ -47,7 +45,7 @@ class Registry:
 
     @property
     def tables(self) -> Tables:
-        return Tables.beside(self.settings.outbox_table)
+        return Tables.of(self.settings)
 
     def fit_shards(self) -> int:
         """The relay's number of shards, once the tables and the settings are seen to be fit."""
@@ -71,12 +69,12 @@ class Registry:
 
     def enter(self, connection: Connection, shards: int) -> None:
         """Enter the relay, unless it is there."""
-        name = Literal(self.settings.name)
-        connection.execute(self.tables.fill(query("relay", "enter"), name=name, shards=Literal(shards)))
+        entry = {"name": self.tables.literal(self.settings.name), "shards": self.tables.literal(shards)}
+        connection.execute(self.tables.query("relay", "enter", **entry))
 
     def others(self, connection: Connection) -> list[str]:
         """The other relays that read this outbox."""
-        rows = connection.execute(self.tables.fill(query("relay", "others")), {"name": self.settings.name}).fetchall()
+        rows = connection.execute(self.tables.query("relay", "others"), {"name": self.settings.name}).fetchall()
         return [str(name) for (name,) in rows]
 
     def open_epoch(self, epoch: UUID, term: Term) -> Opened:
@@ -99,9 +97,7 @@ class Registry:
     def saved(self) -> dict[int, Committed]:
         """The positions that were saved, by shard."""
         with interruptible(), connect(self.settings.data_source) as connection:
-            rows = connection.execute(
-                self.tables.fill(query("relay", "saved")), {"name": self.settings.name}
-            ).fetchall()
+            rows = connection.execute(self.tables.query("relay", "saved"), {"name": self.settings.name}).fetchall()
         return {shard: Committed(*at) for shard, *at in rows}
 
     def save(self, positions: Mapping[int, Committed]) -> None:
@@ -113,12 +109,12 @@ class Registry:
         """Note what a shard has in flight, on a connection that the caller keeps."""
         parameters = {"name": self.settings.name, "shard": shard.index, **flight._asdict()}
         with interruptible():
-            connection.execute(self.tables.fill(query("relay", "tell_in_flight")), parameters)
+            connection.execute(self.tables.query("relay", "tell_in_flight"), parameters)
 
     def in_flight(self, connection: Connection) -> dict[int, Flight]:
         """What each shard has in flight; those that are idle or gone have told nothing lately."""
         parameters = {"name": self.settings.name, "lately": _LATELY}
-        rows = connection.execute(self.tables.fill(query("relay", "in_flight")), parameters).fetchall()
+        rows = connection.execute(self.tables.query("relay", "in_flight"), parameters).fetchall()
         return {shard: Flight(*figures) for shard, *figures in rows}
 
     def want_shards(self, wanted: int) -> int:
@@ -136,10 +132,10 @@ class Registry:
     def switch_shards(self, epoch: UUID, wanted: int, positions: Mapping[int, Committed]) -> bool:
         """Have the wanted number of shards, at these positions; False where that is no longer this epoch's business."""
         mine = {"name": self.settings.name, "epoch": epoch, "wanted": wanted}
-        with interruptible(), connect(self.settings.data_source) as connection, connection.transaction():
-            switched = connection.execute(self.tables.fill(query("relay", "switch_shards")), mine).rowcount
+        with interruptible(), connect(self.settings.data_source) as connection, brief_transaction(connection):
+            switched = connection.execute(self.tables.query("relay", "switch_shards"), mine).rowcount
             if switched:
-                connection.execute(self.tables.fill(query("relay", "forget_positions")), mine)
+                connection.execute(self.tables.query("relay", "forget_positions"), mine)
                 self._save(connection, positions)
         return bool(switched)
 
@@ -151,12 +147,11 @@ class Registry:
         return Position(row[0], Snapshot.parse(row[1]))
 
     def _save(self, connection: Connection, positions: Mapping[int, Committed]) -> None:
-        rows = [{"name": self.settings.name, "shard": shard, **at._asdict()} for shard, at in positions.items()]
-        connection.cursor().executemany(self.tables.fill(query("relay", "save_position")), rows)
+        statement = self.tables.query("relay", "save_position")
+        for shard, at in positions.items():
+            connection.execute(statement, {"name": self.settings.name, "shard": shard, **at._asdict()})
 
     def _execute(self, name: str, **parameters: UUID | bytes | int | None) -> tuple[Any, ...] | None:
         with interruptible(), connect(self.settings.data_source) as connection:
-            cursor = connection.execute(
-                self.tables.fill(query("relay", name)), {"name": self.settings.name, **parameters}
-            )
+            cursor = connection.execute(self.tables.query("relay", name), {"name": self.settings.name, **parameters})
             return cursor.fetchone() if cursor.description else None

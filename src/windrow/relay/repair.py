@@ -23,9 +23,9 @@ from windrow.capture.choice import require_snapshot
 from windrow.capture.position import Position, Snapshot, objection, objection_to_rows
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
+from windrow.database.connections import Connection, connect, interruptible
 from windrow.database.layouts import Layout
-from windrow.database.postgres import Connection, Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.election.lease import is_held
 from windrow.errors import PositionForeign, UserError
 from windrow.kafka.clients import committed_positions, members, position_reader
@@ -69,7 +69,7 @@ class Repair:
         require_snapshot(settings, "its positions name marks on rows, which hold in every copy: nothing to repair")
         self._settings = settings
         self._registry = Registry(settings)
-        self._tables = Tables.beside(settings.outbox_table)
+        self._tables = Tables.of(settings)
 
     def look(self) -> Findings:
         """Say what is wrong and what would be done; changes nothing."""
@@ -95,7 +95,7 @@ class Repair:
             raise UserError(
                 f"relay {self._settings.name} runs ({running} in group {self._settings.leader_group_id}): stop it first"
             )
-        statement = self._tables.fill(query("repair", "others"))
+        statement = self._tables.query("repair", "others")
         if others := [name for (name,) in connection.execute(statement, {"relay": self._settings.name}).fetchall()]:
             raise UserError(
                 f"outbox {self._settings.outbox_table} has other relays, whose positions a repair would make wrong:"
@@ -115,7 +115,7 @@ class Repair:
         ]
 
     def _identity(self, connection: Connection) -> tuple[str, int, int | None]:
-        row = connection.execute(self._tables.fill(query("snapshot", "identity"))).fetchone()
+        row = connection.execute(self._tables.query("snapshot", "identity")).fetchone()
         database, horizon, newest = row or ("", "0", None)
         return database, int(horizon), None if newest is None else int(newest)
 
@@ -129,15 +129,16 @@ class Repair:
 
     def _filled(self, connection: Connection, name: str, shards: list[_Shard]) -> Composed:
         layout = layout_of(connection, self._settings, "snapshot")
-        judged = self._tables.fill(
-            query("repair", "judged"),
+        judged = self._tables.query(
+            "repair",
+            "judged",
             **layout.fragments(),
-            table=Literal(self._tables.outbox.as_string(connection)),
+            table=Literal(self._tables.outbox.as_string()),
             unsettled=_any(predicate(each.shard, layout) for each in shards if each.reason or not each.committed),
             published=_any(_published(each, layout) for each in shards if each.reason and each.position),
         )
         first, number = Literal(str(_FIRST)), SQL(layout.columns.id)
-        return self._tables.fill(query("repair", name), judged=judged, first=first, id=number)
+        return self._tables.query("repair", name, judged=judged, first=first, id=number)
 
     def _commit(self, position: Position, displaced: list[_Shard]) -> None:
         done: dict[int, Committed] = {}

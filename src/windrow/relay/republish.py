@@ -16,9 +16,9 @@ from psycopg.sql import Composed
 
 from windrow.capture.choice import require_snapshot
 from windrow.database.adoption import layout_of
+from windrow.database.connections import Connection, connect, interruptible
 from windrow.database.migrations import check
-from windrow.database.postgres import Connection, Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.relay.purge import saved_as_published
 from windrow.settings import Settings
 
@@ -75,7 +75,7 @@ def find(settings: Settings, selection: Selection) -> Found:
         "where rows are deleted once they are published, there is nothing to republish; where the layout keeps them,"
         " set processed to NULL in those that are to be published again",
     )
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     with interruptible(), _connected(settings) as connection:
         check(connection, tables)
         published = str(saved_as_published(connection, tables))
@@ -103,10 +103,10 @@ def republish(settings: Settings, found: Found) -> Iterator[Written]:
 
 
 def _statement(name: str, connection: Connection, settings: Settings) -> Composed:
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     layout = layout_of(connection, settings, "snapshot").fragments()
-    chosen = tables.fill(query("republish", "chosen"), **layout)
-    return tables.fill(query("republish", name), chosen=chosen, **layout)
+    chosen = tables.query("republish", "chosen", **layout)
+    return tables.query("republish", name, chosen=chosen, **layout)
 
 
 def _connected(settings: Settings) -> Connection:

@@ -9,17 +9,15 @@ lock, is fenced by the heir's producer, as any other predecessor is.
 """
 
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 import psycopg
 
-from windrow.database.postgres import Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.connections import Cursor, connect, interruptible
+from windrow.database.tables import Tables
 from windrow.record import Committed, Shard
 from windrow.settings import Settings
-
-_WAIT: Final = "SET lock_timeout = '10s'"
 
 
 class Turn(NamedTuple):
@@ -35,7 +33,7 @@ class Seat:
     """The seat of one shard, as the task of one epoch sees it."""
 
     def __init__(self, settings: Settings, shard: Shard, epoch: UUID) -> None:
-        self._tables = Tables.beside(settings.outbox_table)
+        self._tables = Tables.of(settings)
         self._me: dict[str, Any] = {"name": settings.name, "shard": shard.index, "epoch": epoch}
         self.connection = connect(settings.data_source, f"windrow {settings.name} {shard.index} seat")
 
@@ -61,12 +59,12 @@ class Seat:
         """Say that we are ready, and wait until the task before us has got up; but not for ever."""
         self._execute("make_ready")
         with interruptible():
-            self.connection.execute(_WAIT)
+            self._execute("patience")
             try:
                 self._execute("wait_for_seat")
             except psycopg.errors.LockNotAvailable:
                 return
 
-    def _execute(self, name: str) -> psycopg.Cursor[tuple[Any, ...]]:
+    def _execute(self, name: str) -> Cursor:
         with interruptible():
-            return self.connection.execute(self._tables.fill(query("relay", name)), self._me)
+            return self.connection.execute(self._tables.query("relay", name), self._me)

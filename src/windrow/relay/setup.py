@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from windrow.capture.choice import require_snapshot
-from windrow.database.adoption import additions, adopted, table_of
+from windrow.database.additions import additions
+from windrow.database.adoption import adopted, table_of
+from windrow.database.connections import connect
 from windrow.database.migrations import Migration, migrate
-from windrow.database.postgres import connect
 from windrow.database.ring import Ring, ring_of
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import create_own_topics

@@ -7,10 +7,10 @@ from uuid import UUID
 from windrow.capture.choice import ahead
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
+from windrow.database.connections import Connection, connect, interruptible
 from windrow.database.layouts import Layout
 from windrow.database.migrations import check
-from windrow.database.postgres import Connection, Tables, connect, interruptible
-from windrow.database.queries import query
+from windrow.database.tables import Tables
 from windrow.errors import OutboxTableMissing
 from windrow.kafka.clients import committed_positions, position_reader
 from windrow.record import Committed, Shard
@@ -61,11 +61,11 @@ class Status:
 
 def status(settings: Settings) -> Status:
     """Ask how a relay is. A backlog of millions takes a second or two to count."""
-    tables = Tables.beside(settings.outbox_table)
+    tables = Tables.of(settings)
     with interruptible(), connect(settings.data_source, "windrow status") as connection:
         check(connection, tables)
         asked = {"name": settings.name, "by_lease": settings.election == "lease"}
-        row = connection.execute(tables.fill(query("status", "relay")), asked).fetchone()
+        row = connection.execute(tables.query("status", "relay"), asked).fetchone()
         if row is None:
             raise OutboxTableMissing(f'relay {settings.name} is not initialised: run "windrow init"')
         shards, leader = row
@@ -92,8 +92,8 @@ def _shard(  # noqa: PLR0913, PLR0917 - all that makes a shard
     at = committed or Committed(0, "")
     rows, holds = ahead(settings, layout, at.position or None)
     mine = predicate(shard, layout)
-    statement = Registry(settings).tables.fill(
-        query("status", "backlog"), rows=rows, ahead=holds, mine=mine, **layout.fragments()
+    statement = Registry(settings).tables.query(
+        "status", "backlog", rows=rows, ahead=holds, mine=mine, **layout.fragments()
     )
     row = connection.execute(statement).fetchone()
     backlog, oldest = row or (0, None)

@@ -27,6 +27,7 @@ from windrow.capture.position import Position
 from windrow.capture.protocol import Page
 from windrow.capture.shards import predicate
 from windrow.capture.span import SPARK_SCHEMA, Reach, SpanCapture
+from windrow.database.layouts import OWN
 from windrow.errors import (
     DatabaseUnreachable,
     Interrupted,
@@ -207,7 +208,7 @@ class TransformLoop:
     def _write_back(self, release: int) -> None:
         """Write the shard's released dead letters to the outbox anew: the query has to see them once more."""
         if release > self._released:
-            DeadLetters(self._settings).write_back(predicate(self._shard))
+            DeadLetters(self._settings).write_back(predicate(self._shard, OWN))
             self._released = release
 
     def _wait_after(self, error: Exception) -> None:

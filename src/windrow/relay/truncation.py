@@ -14,9 +14,10 @@ from psycopg.errors import LockNotAvailable
 from psycopg.sql import SQL, Composable
 
 from windrow.capture.position import Snapshot
-from windrow.database.postgres import Connection, Tables
+from windrow.database.connections import Connection
 from windrow.database.queries import query
 from windrow.database.ring import Ring
+from windrow.database.tables import Tables
 from windrow.errors import SettingsInvalid
 
 log = logging.getLogger(__name__)

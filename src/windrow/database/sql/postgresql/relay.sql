@@ -51,6 +51,10 @@ SELECT pg_try_advisory_lock(hashtextextended(name || '/' || %(shard)s::text, tab
 FROM {relay}
 WHERE name = %(name)s
 
+-- name: patience
+-- Wait so long for a lock.
+SET lock_timeout = '10s'
+
 -- name: wait_for_seat
 -- Take the shard's seat once the task that has it gets up, or at most as long as lock_timeout says.
 SELECT pg_advisory_lock(hashtextextended(name || '/' || %(shard)s::text, tableoid::bigint))

@@ -5,7 +5,10 @@ INSERT INTO {dead_letter} (relay, id, create_time, topic, key, value, header_key
 SELECT %(relay)s, {id}, {create_time}, {topic}, {key}, {value}, {header_keys}, {header_values}, {partition},
        {timestamp}, coalesce('waits behind id ' || aside.behind, %(reason)s), aside.behind
 FROM {outbox}
-JOIN unnest(%(ids)s::bigint[], %(behind)s::bigint[]) AS aside (letter, behind) ON aside.letter = {id}
+JOIN (
+  SELECT (letter ->> 0)::bigint AS letter, (letter ->> 1)::bigint AS behind
+  FROM jsonb_array_elements(%(letters)s::jsonb) AS each (letter)
+) AS aside ON aside.letter = {id}
 ON CONFLICT (relay, id) DO NOTHING
 
 -- name: list
@@ -32,7 +35,7 @@ SELECT release FROM {relay} WHERE name = %(relay)s FOR UPDATE
 WITH chosen AS (
   SELECT id AS letter, row_number() OVER (ORDER BY id) AS place
   FROM {dead_letter}
-  WHERE relay = %(relay)s AND release IS NULL AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s))
+  WHERE relay = %(relay)s AND release IS NULL AND (%(everything)s OR id = ANY (%(ids)s::bigint[]))
 )
 UPDATE {dead_letter} SET release = %(latest)s + place FROM chosen WHERE relay = %(relay)s AND id = letter
 
@@ -43,7 +46,7 @@ UPDATE {relay} SET release = %(latest)s WHERE name = %(relay)s
 -- name: discard
 -- Forget dead letters, except those that were released.
 DELETE FROM {dead_letter}
-WHERE relay = %(relay)s AND release IS NULL AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s))
+WHERE relay = %(relay)s AND release IS NULL AND (%(everything)s OR id = ANY (%(ids)s::bigint[]))
 
 -- name: any
 -- Whether a relay has dead letters.

@@ -1,6 +1,6 @@
 -- name: lock
 -- One migration at a time for one outbox, until the transaction ends.
-SELECT pg_advisory_xact_lock(hashtextextended(%(table)s, 0))
+SELECT 1 FROM pg_advisory_xact_lock(hashtextextended({label}, 0))
 
 -- name: create
 -- The record of what was applied.

@@ -1,3 +1,7 @@
+-- name: patience
+-- An answer that comes later than this is worth nothing.
+SET statement_timeout = '{seconds}s'
+
 -- name: take
 -- Take the lease, in a new term, if it is free, expired or our own; the tasks of the term before end. While one of them
 -- still has its seat, an expired lease is left alone for one more time-out.

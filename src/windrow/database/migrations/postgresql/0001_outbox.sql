@@ -13,8 +13,7 @@ CREATE TABLE IF NOT EXISTS {outbox} (
   partition     integer,
   timestamp     timestamptz,{slot}
   PRIMARY KEY (id{and_slot})
-){by_slot};
-{find};{slots}
+){by_slot};{find}{slots}
 
 -- One row a relay: how many shards it has and is to have, who leads, what its tasks show Kafka to be believed, and the
 -- number of the latest released dead letter. The tasks of an epoch may run, until those of its heir are ready to relieve

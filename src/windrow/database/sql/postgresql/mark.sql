@@ -37,23 +37,26 @@ WITH control AS MATERIALIZED (
 SELECT release, {names}
 FROM control
 LEFT JOIN marked ON true
-ORDER BY id
+
+-- name: among
+-- A part of others: the rows of these ids.
+{id} = ANY (%(ids)s)
 
 -- name: deleted
 -- A part of others, the end of a published row: it goes.
-DELETE FROM {outbox}
+DELETE FROM {outbox} WHERE {among}
 
 -- name: kept
 -- A part of others, the end of a published row: it is kept, and ready to be published again should somebody wish so.
-UPDATE {outbox} SET {processed} = now(), {mark} = NULL
+UPDATE {outbox} SET {processed} = now(), {mark} = NULL WHERE {among}
 
 -- name: purge
 -- Be done with rows that were published under one of these marks.
-{done} WHERE {id} = ANY (%(ids)s) AND {mark} = ANY (%(marks)s)
+{done} AND {mark} = ANY (%(marks)s)
 
--- name: recover
--- Be done with what a predecessor has published under a mark.
-{done} WHERE {id} BETWEEN %(first)s AND %(last)s AND {mark} = %(mark)s AND {mine}
+-- name: left_over
+-- What a predecessor has published under a mark and did not come to be done with.
+SELECT {id} FROM {outbox} WHERE {id} BETWEEN %(first)s AND %(last)s AND {mark} = %(mark)s AND {mine}
 
 -- name: published
 -- A part of others: rows that are published under a mark, though still there.

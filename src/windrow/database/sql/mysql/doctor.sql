@@ -1,0 +1,3 @@
+-- name: dead_letters
+-- How many dead letters a relay has.
+SELECT count(*) FROM {dead_letter} WHERE relay = %(relay)s

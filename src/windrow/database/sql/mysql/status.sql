@@ -1,0 +1,11 @@
+-- name: relay
+-- How many shards there are and who leads; nobody, where the lease of the one who did has expired.
+SELECT shards, CASE WHEN NOT %(by_lease)s OR held_until > utc_timestamp(6) THEN leader END AS leader
+FROM {relay}
+WHERE name = %(name)s
+
+-- name: backlog
+-- How many rows of a shard wait to be published, and for how long the oldest of them has.
+SELECT count(*), timestampdiff(MICROSECOND, min({create_time}), utc_timestamp(6)) / 1e6
+FROM ({rows}) AS waiting
+WHERE ({ahead}) AND {mine}
