@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import SparkSession
 
 from windrow import Message, Outbox, embedded
-from windrow.headers import encoded
 from windrow.errors import DatabaseUnreachable, Interrupted
+from windrow.headers import encoded
 from windrow.kafka.clients import client_config, committed_positions, create_topic, position_reader
 from windrow.relay import Relay
 from windrow.relay.registry import Registry
@@ -77,8 +77,8 @@ class MariaConnection(pymysql.Connection):  # type: ignore[type-arg]
         cursor.execute(statement, parameters)
         return cursor
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.rollback() if kind else self.commit()
+    def __exit__(self, *raised: object) -> None:
+        self.rollback() if raised[0] else self.commit()
         self.close()
 
 
@@ -118,7 +118,9 @@ class Pipeline:
         """A connection of psycopg's or, to MariaDB, one that looks alike; not in autocommit."""
         if self.settings.dialect == "mysql":
             url = urlsplit(self.settings.data_source)
-            return MariaConnection(host=url.hostname, port=url.port or 0, user=url.username, database=url.path[1:])
+            return MariaConnection(
+                host=url.hostname, port=url.port or 0, user=url.username, database=url.path[1:], sql_mode="ANSI_QUOTES"
+            )
         return psycopg.connect(self.settings.data_source)
 
     def write(self, *messages: Message) -> None:

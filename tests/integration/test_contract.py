@@ -4,8 +4,6 @@ import random
 from collections.abc import Callable
 from contextlib import ExitStack
 
-import pytest
-
 from fix_load import Load
 from fix_pipeline import STRATEGIES, Pipeline, wait_for
 from windrow.relay.status import status

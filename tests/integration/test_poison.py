@@ -145,8 +145,8 @@ def test_letter_that_a_task_left_behind_when_it_died_is_published_once(pipeline:
     letters, table = DeadLetters(pipeline.settings), pipeline.settings.outbox_table
     copy = f"""
         INSERT INTO {table}_dead_letter
-        (relay, id, create_time, topic, key, value, header_keys, header_values, reason, release)
-        SELECT %s, id, create_time, topic, key, value, header_keys, header_values, 'refused', %s FROM {table}"""
+        (relay, id, create_time, topic, "key", value, header_keys, header_values, reason, "release")
+        SELECT %s, id, create_time, topic, "key", value, header_keys, header_values, 'refused', %s FROM {table}"""
     pipeline.write(pipeline.message("buried, but the position did not move"))
     with pipeline.connect() as connection:
         connection.execute(copy, (pipeline.settings.name, None))
