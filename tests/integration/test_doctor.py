@@ -5,9 +5,10 @@ from dataclasses import replace
 from uuid import uuid4
 
 import psycopg
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from fix_pipeline import Pipeline, wait_for
+from fix_pipeline import CAPTURES, Pipeline, wait_for
 from windrow import Message
 from windrow.capture.position import Position
 from windrow.doctor import Finding, examine
@@ -24,6 +25,7 @@ def of(findings: list[Finding], verdict: str) -> dict[str, list[str]]:
     return by_check
 
 
+@CAPTURES
 def test_sound_setup_has_no_failure_and_its_relay_is_not_disturbed(make_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = make_pipeline(shards=2)
     events: list[Event] = []
@@ -51,6 +53,30 @@ def test_messages_that_kafka_will_refuse_are_found_before_it_does(pipeline: Pipe
     assert "missing is not there" in warnings["topics"][0]
     assert "no relay" in warnings["leader"][0]
     assert of(findings, "ok")["topics"] == [f"{pipeline.topic} takes the messages and keeps them"]
+
+
+@pytest.mark.parametrize("strategy", [{"database": "mariadb", "capture": "mark"}], ids=["mariadb"])
+def test_remedies_for_missing_rights_mend_them_on_mariadb(pipeline: Pipeline) -> None:
+    role = f"role_{uuid4().hex[:8]}"
+    with pipeline.connect() as connection:
+        connection.execute(f"CREATE USER {role}@'127.0.0.1'")
+        for table in ("_migration", "_relay"):
+            connection.execute(f"GRANT SELECT ON {pipeline.settings.outbox_table}{table} TO {role}@'127.0.0.1'")
+        connection.execute(f"GRANT INSERT ON {pipeline.settings.outbox_table} TO {role}@'127.0.0.1'")
+    settings = replace(pipeline.settings, data_source=pipeline.settings.data_source.replace("root", role))
+    mended = []
+    while lacking := [each for each in examine(settings) if each.verdict == "failed"]:
+        assert {each.check for each in lacking} == {"rights"}
+        assert str(lacking) not in mended
+        mended.append(str(lacking))
+        with pipeline.connect() as connection:
+            connection.execute("SET sql_mode = ''")
+            for each in lacking:
+                connection.execute(each.remedy)
+    assert mended
+    pipeline.write(pipeline.message("now"))
+    with Relay(settings, pipeline.spark) as relay:
+        pipeline.wait_published(relay, 1)
 
 
 def test_remedies_for_missing_rights_mend_them(pipeline: Pipeline) -> None:

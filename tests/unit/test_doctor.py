@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 
 from windrow.database.layouts import OWN, TOMORROW_ONE
-from windrow.doctor import Finding
-from windrow.doctor.database import (
-    judge_autovacuum,
-    judge_clock,
-    judge_connections,
-    judge_durability,
-    judge_holders,
-    judge_lease,
-    judge_pooler,
-    judge_rights,
-    rights_on_outbox,
-)
+from windrow.doctor import Finding, mysql
+from windrow.doctor.clock import judge_clock
+from windrow.doctor.database import judge_connections, judge_lease, judge_rights, rights_on_outbox
 from windrow.doctor.kafka import (
     judge_joined,
     judge_leader_topic,
@@ -30,10 +21,23 @@ from windrow.doctor.kafka import (
 )
 from windrow.doctor.machine import judge_slots, slots_of
 from windrow.doctor.messages import Topic, Waiting, judge_missing, judge_topic, sum_up
+from windrow.doctor.postgres import (
+    judge_autovacuum,
+    judge_durability,
+    judge_holders,
+    judge_pooler,
+)
 from windrow.record import Record
 from windrow.settings import Limits, Purge, Settings
 
 SOUND = {"synchronous_commit": "on", "fsync": "on", "autovacuum": "on", "track_counts": "on"}
+SOUND_MYSQL = {
+    "read_only": "OFF",
+    "log_bin": "ON",
+    "binlog_format": "ROW",
+    "innodb_flush_log_at_trx_commit": "1",
+    "sync_binlog": "1",
+}
 BROKER = {
     "group.min.session.timeout.ms": "6000",
     "group.max.session.timeout.ms": "1800000",
@@ -51,6 +55,10 @@ def topic(**changes: Any) -> Topic:
     return Topic(**{"name": "t", "partitions": 4, "replicas": 3, "permitted": None, "config": SAFE} | changes)
 
 
+def granted(rights: str, table: str, user: str) -> str:
+    return f"{rights}, {table}, {user}"
+
+
 OK = [
     judge_clock(-3.0, 2.5),
     judge_pooler(7, 7),
@@ -59,7 +67,14 @@ OK = [
     judge_autovacuum(SOUND),
     judge_holders([], "relay", sees_all=True),
     judge_connections(7, 1),
-    judge_rights({"outbox": []}, "relay"),
+    judge_rights({"outbox": []}, "relay", granted),
+    [mysql.judge_version("8.4.0", "host")],
+    [mysql.judge_version("11.4.5-MariaDB-log", "host")],
+    mysql.judge_server(SOUND_MYSQL),
+    mysql.judge_server({**SOUND_MYSQL, "log_bin": "OFF", "binlog_format": "STATEMENT"}),
+    mysql.judge_durability(SOUND_MYSQL),
+    mysql.judge_durability({**SOUND_MYSQL, "log_bin": "OFF", "sync_binlog": "0"}),
+    mysql.judge_holders([]),
     judge_slots(2, 2),
     judge_slots(None, 2),
     judge_limits(settings(), BROKER),
@@ -84,6 +99,10 @@ WARNING = [
     (judge_holders([("session 7", 600.0)], "relay", sees_all=True), "session 7 has kept .* for 10 minutes"),
     (judge_holders([("unused replication slot s", None)], "relay", sees_all=True), "slot s has kept"),
     (judge_connections(6, 1), "6 are free; .* up to 7"),
+    (mysql.judge_server({**SOUND_MYSQL, "wsrep_on": "ON"}), "no common order; have all .* same node"),
+    (mysql.judge_durability({**SOUND_MYSQL, "sync_binlog": "0"}), "sync_binlog is 0: a message can be"),
+    (mysql.judge_durability({**SOUND_MYSQL, "innodb_flush_log_at_trx_commit": "2"}), "at_trx_commit is 2"),
+    (mysql.judge_holders([(7, 600)]), "connection 7 has kept .* 10 minutes; .*KILL 7"),
     (judge_slots(3, 2), "3 shards share 2"),
     (judge_limits(settings(heartbeat_timeout=timedelta(seconds=6)), BROKER), "heartbeatTimeout is not below"),
     (judge_limits(settings(), {**BROKER, "offsets.retention.minutes": "60"}), "60 minutes after"),
@@ -98,7 +117,11 @@ WARNING = [
     (judge_topic(topic(config={**SAFE, "unclean.leader.election.enable": "true"}), Waiting(), 3), "unclean"),
 ]
 FAILED = [
-    (judge_rights({"outbox": ["DELETE"], "other": []}, 'a "b"'), 'GRANT DELETE ON outbox TO "a ""b"""'),
+    (judge_rights({"outbox": ["DELETE"], "other": []}, "a", granted), "DELETE, outbox, a"),
+    ([mysql.judge_version("5.7.44-log", "host")], r"MySQL 5.7.44-log is too old; upgrade it to 8.0"),
+    ([mysql.judge_version("10.5.9-MariaDB", "host")], r"MariaDB .* upgrade it to 10.6"),
+    (mysql.judge_server({**SOUND_MYSQL, "read_only": "ON"}), "name the primary"),
+    (mysql.judge_server({**SOUND_MYSQL, "binlog_format": "STATEMENT"}), "set it to ROW or MIXED"),
     (judge_limits(settings(session_timeout=timedelta(seconds=5)), BROKER), "the brokers allow 6000 to 1800000"),
     (judge_limits(settings(), {**BROKER, "transaction.max.timeout.ms": "29999"}), "the brokers allow 29999"),
     (judge_operations("t", ["READ", "WRITE"], ["READ"]), "lacks WRITE on topic t"),
