@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 from uuid import uuid4
@@ -99,16 +99,14 @@ class Bed:
     @contextmanager
     def lane(self, epoch: float = 3_600.0, partitions: int = PARTITIONS, **settings: Any) -> Iterator[Lane]:
         name = f"windrow_bench_{uuid4().hex[:8]}"
-        loaded = Settings.load(
-            environment={},
-            name=name,
-            outbox_table=name,
-            data_source=self.database,
-            base_kafka_config=self.kafka,
-            shards=self.shards,
-            epoch=timedelta(seconds=epoch),
+        given = {
+            "data_source": self.database,
+            "base_kafka_config": self.kafka,
+            "shards": self.shards,
+            "epoch": timedelta(seconds=epoch),
             **settings,
-        )
+        }
+        loaded = Settings.load(environment={}, name=name, outbox_table=name, **given)
         lane = Lane(loaded, f"{name}.records", self.spark)
         try:
             prepare(loaded)
@@ -120,8 +118,8 @@ class Bed:
 
 def _remove(lane: Lane) -> None:
     with lane.connect() as connection:
-        for each in fields(lane.tables):
-            connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(getattr(lane.tables, each.name)))
+        for table in reversed(lane.tables.named.values()):
+            connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
     admin = AdminClient(client_config(lane.settings))
     topics = {lane.topic, lane.settings.leader_topic, lane.settings.position_topic}
     there = topics & admin.list_topics(timeout=10).topics.keys()

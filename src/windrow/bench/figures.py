@@ -31,6 +31,7 @@ _OF_MARKS: Final[_Measurements] = {
         strategies.mark,
         ("mark_ratio", "at_least_once_ratio", "records_per_s"),
     ),
+    "marks on MariaDB": (strategies.mariadb, ("mariadb_ratio",)),
     "statements of marks": (strategies.statements, ("mark_statements_per_1000",)),
 }
 _OF_CAPTURE: Final[Mapping[str, _Measurements]] = {"snapshot": _MEASUREMENTS, "mark": _OF_MARKS}

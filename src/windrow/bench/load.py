@@ -6,9 +6,10 @@ receiver needs to keep nothing but the numbers, and what was lost, doubled or re
 
 from typing import Final
 
-from psycopg.sql import SQL, Composed, Literal
+from psycopg.sql import SQL, Composable, Composed, Literal
 
 from windrow.database.tables import Tables
+from windrow.headers import encoded
 
 KEYS: Final = 10_000
 HEADERS: Final = (("content-type", b"application/json"), ("trace", b"00-4bf92f3577b34da6a3ce929d0e0e4736"))
@@ -19,6 +20,13 @@ _BACKLOG: Final = SQL("""
 INSERT INTO {outbox} (topic, key, value, header_keys, header_values)
 SELECT {topic}, convert_to((number % {keys})::text, 'UTF8'), int8send(number) || {filler}, {names}, {contents}
 FROM generate_series({first}::bigint, {last}::bigint) AS number
+""")
+_MYSQL_BACKLOG: Final = SQL("""
+INSERT INTO {outbox} (topic, "key", value, header_keys, header_values)
+SELECT {topic}, cast(({first} + place - 1) % {keys} AS char),
+       concat(unhex(lpad(hex({first} + place - 1), 16, '0')), {filler}), {names}, {contents}
+FROM json_table(concat('[0', repeat(',0', {last} - {first}), ']'), '$[*]' COLUMNS (place FOR ORDINALITY)) AS numbers
+ORDER BY place
 """)
 
 
@@ -38,13 +46,22 @@ def number_in(value: bytes) -> bytes:
 
 def backlog(tables: Tables, topic: str, numbers: range, keys: int) -> Composed:
     """One statement that writes the records of all these numbers."""
+    filler: Composable
+    names: Composable
+    contents: Composable
+    if tables.dialect == "mysql":
+        template, filler = _MYSQL_BACKLOG, SQL(f"X'{_FILLER.hex()}'")
+        names, contents = map(tables.literal, encoded(HEADERS))
+    else:
+        template, filler = _BACKLOG, Literal(_FILLER)
+        names, contents = Literal([name for name, _ in HEADERS]), Literal([content for _, content in HEADERS])
     return tables.fill(
-        _BACKLOG,
-        topic=Literal(topic),
-        keys=Literal(keys),
-        filler=Literal(_FILLER),
-        names=Literal([name for name, _ in HEADERS]),
-        contents=Literal([content for _, content in HEADERS]),
-        first=Literal(numbers.start),
-        last=Literal(numbers.stop - 1),
+        template,
+        topic=tables.literal(topic),
+        keys=tables.literal(keys),
+        filler=filler,
+        names=names,
+        contents=contents,
+        first=tables.literal(numbers.start),
+        last=tables.literal(numbers.stop - 1),
     )

@@ -3,10 +3,15 @@ asks of the database.
 """
 
 from statistics import median
+from typing import Final
 
+from windrow import embedded
 from windrow.bench.backlog import relayed
 from windrow.bench.bed import Bed
 from windrow.bench.idle import transactions
+
+# As much memory as PostgreSQL has here.
+_ROOMY: Final = {"innodb_buffer_pool_size": "512M", "innodb_log_file_size": "512M"}
 
 
 def mark(bed: Bed) -> dict[str, float]:
@@ -22,6 +27,18 @@ def mark(bed: Bed) -> dict[str, float]:
         "at_least_once_ratio": median(loose) / median(marked),
         "records_per_s": median(marked),
     }
+
+
+def mariadb(bed: Bed) -> dict[str, float]:
+    """Marks on a MariaDB of the measurement's own, and on PostgreSQL, in turns."""
+    bed.say("  starting MariaDB …")
+    here, there = [], []
+    with embedded.MariaDB(settings=_ROOMY) as server:
+        for _ in range(bed.size.rounds):
+            there.append(relayed(bed, bed.size.small_backlog, data_source=server.url))
+            here.append(relayed(bed, bed.size.small_backlog, capture="mark"))
+            bed.say(f"  MariaDB {there[-1]:,.0f} records/s, PostgreSQL {here[-1]:,.0f}")
+    return {"mariadb_ratio": median(there) / median(here)}
 
 
 def statements(bed: Bed) -> dict[str, float]:
