@@ -1,0 +1,65 @@
+"""Headers as two JSON arrays, for databases that have no arrays of their own: the names, and their contents.
+
+A content is a string, which stands for its UTF-8; null, which is a header without content; or `{"base64": "…"}`, for
+bytes that are no UTF-8. The arrays are of one length; no array is an empty one. Invariant: what `encoded` wrote,
+`decoded` reads as it was, and whatever else `decoded` is given, it reads it whole or raises a ValueError. The JSON is
+ASCII, so that no connection's character set can change it.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from typing import Any
+
+
+def encoded(headers: Iterable[tuple[str, bytes | None]]) -> tuple[str, str]:
+    pairs = list(headers)
+    return json.dumps([name for name, _ in pairs]), json.dumps([_encoded(content) for _, content in pairs])
+
+
+def decoded(names: str | bytes | None, contents: str | bytes | None) -> tuple[list[str], list[bytes | None]]:
+    keys = [_name(key) for key in _array(names)]
+    values = [_decoded(content) for content in _array(contents)]
+    if len(keys) != len(values):
+        raise ValueError(f"there are {len(keys)} names of headers, but {len(values)} contents")
+    return keys, values
+
+
+def _encoded(content: bytes | None) -> str | dict[str, str] | None:
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(content).decode()}
+
+
+def _array(text: str | bytes | None) -> list[Any]:
+    if text is None:
+        return []
+    try:
+        array = json.loads(text)
+    except RecursionError:
+        raise ValueError("the headers are nested too deeply") from None
+    if not isinstance(array, list):
+        raise ValueError(f"the headers are no JSON array, but {type(array).__name__}")  # noqa: TRY004 - as documented
+    return array
+
+
+def _name(key: object) -> str:
+    if not isinstance(key, str) or "\0" in key:
+        raise ValueError(f"a header's name is not text, or has a NUL in it: {key!r}")
+    key.encode()
+    return key
+
+
+def _decoded(content: object) -> bytes | None:
+    match content:
+        case None:
+            return None
+        case str():
+            return content.encode()
+        case {"base64": str(text), **others} if not others:
+            return b64decode(text, validate=True)
+        case _:
+            raise ValueError(f'a header\'s content is neither text, null nor {{"base64": "…"}}: {content!r}')
