@@ -74,7 +74,7 @@ class Pipeline:
     spark: SparkSession
 
     def __post_init__(self) -> None:
-        self.outbox = Outbox(self.settings.outbox_table)
+        self.outbox = Outbox(self.settings.outbox_table, max_value_bytes=100_000_000)
         self._published = 0
 
     @cached_property

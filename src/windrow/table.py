@@ -17,11 +17,11 @@ _TAKEN: Final = frozenset({"release", "chosen_id", "letter", "behind"})
 _UNFIT: Final = re.compile(r"[%{}\0\ud800-\udfff]")
 
 
-def quoted(name: str, suffix: str = "") -> str:
+def quoted(name: str, suffix: str = "", quote: str = '"') -> str:
     """The name as a quoted identifier: `billing.outbox` becomes `"billing"."outbox"`."""
     if mistakes := [f"outboxTable: {remedy}" for remedy in remedies(name)]:
         raise SettingsInvalid(mistakes)
-    return ".".join('"{}"'.format(part.replace('"', '""')) for part in f"{name}{suffix}".split("."))
+    return ".".join(f"{quote}{part.replace(quote, 2 * quote)}{quote}" for part in f"{name}{suffix}".split("."))
 
 
 def remedies(name: str) -> Iterator[str]:

@@ -72,7 +72,7 @@ class Pump:
 
     def __init__(self, outbox_table: str, load: Load) -> None:
         self.load = load
-        self._outbox = Outbox(outbox_table)
+        self._outbox = Outbox(outbox_table, max_value_bytes=max(load.value_size, 1))
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._messages: Counter[str] = Counter()
@@ -80,13 +80,12 @@ class Pump:
 
     def write(self, connection: Connection, number: int) -> None:
         """One transaction, on a connection in autocommit."""
-        inserts = [self._outbox.insert(message) for message in self.load.messages(number)]
+        messages = self.load.messages(number)
         outcome: Literal["committed", "rolled back", "unknown"] = "rolled back"
         took = 0.0
         try:
             connection.execute("BEGIN")
-            with connection.cursor() as cursor:
-                cursor.executemany(inserts[0][0], [parameters for _, parameters in inserts])
+            self._outbox.write_many(connection, messages)
             if random.random() < self.load.rollback:  # noqa: S311 - as above
                 connection.execute("ROLLBACK")
             else:
@@ -95,7 +94,7 @@ class Pump:
                 outcome, took = "committed", time.monotonic() - began
         finally:
             with self._lock:
-                self._messages[outcome] += len(inserts)
+                self._messages[outcome] += len(messages)
                 if outcome == "committed":
                     self._commits[float(f"{took:.2g}")] += 1
 
