@@ -42,7 +42,7 @@ def test_several_messages_are_one_statement_whose_places_may_be_numbered() -> No
 def test_the_table_and_its_schema_are_quoted() -> None:
     assert Outbox('billing.out"box').statement(MESSAGE)[0].startswith('INSERT INTO "billing"."out""box" (')
     assert Outbox("billing.out`box").statement(MESSAGE, "mysql")[0].startswith("INSERT INTO `billing`.`out``box` (")
-    assert Outbox("billing.outbox").copy == f'COPY "billing"."outbox" {COLUMNS} FROM STDIN'
+    assert Outbox("billing.outbox").copy == f'COPY "billing"."outbox" {COLUMNS} FROM STDIN (FORMAT BINARY)'
 
 
 def test_a_value_over_the_limit_is_refused_and_its_field_named() -> None:

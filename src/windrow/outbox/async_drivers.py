@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 from windrow.message import Message
 from windrow.outbox.drivers import COPY_FROM, driver_of, plain_rows, takes_copy
 from windrow.outbox.recognition import recognised
-from windrow.outbox.statement import COLUMNS, Dialect, Row, Statements, Style, batches, row
+from windrow.outbox.statement import COLUMNS, TYPES, Dialect, Row, Statements, Style, batches, row
 
 
 class AsyncDriver:
@@ -40,6 +40,7 @@ class _Psycopg(AsyncDriver):
             await super().write_many(statements, messages)
             return
         async with self._connection.cursor() as cursor, cursor.copy(statements.copy) as copy:
+            copy.set_types(TYPES)
             for message in messages:
                 await copy.write_row(row(message))
 

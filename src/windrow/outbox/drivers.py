@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from windrow.message import Message
 from windrow.outbox.recognition import dialect_of, recognised
-from windrow.outbox.statement import Dialect, Row, Statements, Style, batches, row
+from windrow.outbox.statement import TYPES, Dialect, Row, Statements, Style, batches, row
 
 COPY_FROM: Final = 20
 """From so many messages on COPY, which takes a round trip more, is faster than one INSERT of all."""
@@ -50,6 +50,7 @@ class _Psycopg(Driver):
             super().write_many(statements, messages)
             return
         with self._connection.cursor() as cursor, cursor.copy(statements.copy) as copy:
+            copy.set_types(TYPES)
             for message in messages:
                 copy.write_row(row(message))
 

@@ -19,6 +19,7 @@ Style: TypeAlias = Literal["%s", "$1"]
 Row: TypeAlias = tuple[Any, ...]
 
 COLUMNS: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
+TYPES: Final = ("varchar", "bytea", "bytea", "text[]", "bytea[]", "int4", "timestamptz")
 MAX_VALUE_BYTES: Final = 1_000_000
 """What Kafka's default, 1,048,588 bytes a batch, leaves to the value beside a key, headers and what frames them."""
 _QUOTES: Final[dict[Dialect, str]] = {"postgresql": '"', "mysql": "`"}
@@ -38,8 +39,8 @@ class Statements:
         self.max_value_bytes = max_value_bytes
         targets = {dialect: _target(table, quote) for dialect, quote in _QUOTES.items()}
         self._heads = {dialect: f"INSERT INTO {target} VALUES " for dialect, target in targets.items()}  # noqa: S608 - quoted
-        self.copy: Final = f"COPY {targets['postgresql']} FROM STDIN"
-        """PostgreSQL's COPY of rows."""
+        self.copy: Final = f"COPY {targets['postgresql']} FROM STDIN (FORMAT BINARY)"
+        """PostgreSQL's COPY of rows whose values are of `TYPES`."""
 
     def statement(
         self, messages: Message | Sequence[Message], dialect: Dialect = "postgresql", style: Style = "%s"
