@@ -184,17 +184,22 @@ def with_scoped_session(database: Database, write: Write) -> Any:
         session.remove()
 
 
-def with_django(database: Database, write: Write) -> Any:
+def django_connection(database: Database, alias: str) -> Any:
+    """Django's own connection of that alias, to this database."""
     if not django.conf.settings.configured:
         pymysql.install_as_MySQLdb()
         django.conf.settings.configure(USE_TZ=True, DATABASES={})
         django.setup()
-    connections = django.db.connections
-    engine = {"postgresql": "postgresql", "mysql": "mysql"}[database.dialect]
     given = {name.upper(): value for name, value in database.given("name").items()}
-    given["ENGINE"] = f"django.db.backends.{engine}"
-    connections.settings[database.name] = connections.configure_settings({"default": {}, "it": given})["it"]
-    connection = connections[database.name]
+    given["ENGINE"] = f"django.db.backends.{database.dialect}"
+    connections = django.db.connections
+    connections.settings[alias] = connections.configure_settings({"default": {}, "it": given})["it"]
+    connections[alias] = connections.create_connection(alias)
+    return connections[alias]
+
+
+def with_django(database: Database, write: Write) -> Any:
+    connection = django_connection(database, database.name)
     try:
         with transaction.atomic(using=database.name):
             with connection.cursor() as cursor:

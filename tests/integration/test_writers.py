@@ -7,12 +7,14 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
+from google.type.money_pb2 import Money
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fix_habits import Database, Service, written
 from windrow import AsyncOutbox, Message, Outbox
 from windrow.errors import ConnectionUnknown, MessageInvalid
+from windrow.outbox import AsyncProtobufOutbox, ProtobufOutbox, protobuf_message
 from windrow.outbox.drivers import COPY_FROM
 
 pytestmark = pytest.mark.timeout(180)
@@ -184,3 +186,15 @@ def test_connections_to_other_databases_and_of_the_other_kind_are_refused(postgr
             await AsyncOutbox().write(other, CONTENTS[0])
 
     asyncio.run(mistaken())
+
+
+def test_protobuf_messages_are_written_with_the_name_of_their_type(postgres_outbox: Database) -> None:
+    async def later() -> int:
+        async with await psycopg.AsyncConnection.connect(postgres_outbox.url) as connection:
+            return await AsyncProtobufOutbox().write(connection, "payments", Money(units=8), key="k")
+
+    with psycopg.connect(postgres_outbox.url) as connection:
+        assert ProtobufOutbox().write(connection, "payments", Money(units=7), key="k") == 1
+    assert asyncio.run(later()) == 2
+    expected = [protobuf_message("payments", Money(units=units), key="k") for units in (7, 8)]
+    assert written(postgres_outbox.rows()) == [as_row(message) for message in expected]

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
+from importlib.metadata import requires
 from typing import Any
 
 import pytest
@@ -92,3 +93,7 @@ def test_the_client_side_loads_no_library_of_others(module: str) -> None:
         "mysql",
     }
     assert loaded & (others | {"asyncmy", "aiomysql", "google", "pydantic", "msgspec", "cloudevents"}) == set()
+
+
+def test_the_client_side_is_installed_without_any_other_package() -> None:
+    assert [each for each in requires("windrow") or [] if "extra ==" not in each] == []
