@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from windrow import Message, Outbox, embedded
 from windrow.errors import DatabaseUnreachable, Interrupted
-from windrow.headers import encoded
 from windrow.kafka.clients import client_config, committed_positions, create_topic, position_reader
 from windrow.relay import Relay
 from windrow.relay.registry import Registry
@@ -82,20 +80,6 @@ class MariaConnection(pymysql.Connection):  # type: ignore[type-arg]
         self.close()
 
 
-class Interim:
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def write(self, connection: Any, message: Message) -> None:
-        names, contents = encoded(message.headers)
-        stamp = message.timestamp and message.timestamp.astimezone(UTC).replace(tzinfo=None)
-        connection.execute(
-            f"INSERT INTO {self.table} (topic, `key`, value, header_keys, header_values, `partition`, `timestamp`)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            (message.topic, message.key, message.value, names, contents, message.partition, stamp),
-        )
-
-
 @dataclass
 class Pipeline:
     """An outbox, the settings of its relay, and the topic that the test's messages go to."""
@@ -105,9 +89,7 @@ class Pipeline:
     spark: SparkSession
 
     def __post_init__(self) -> None:
-        self.outbox: Any = Outbox(self.settings.outbox_table)
-        if self.settings.dialect == "mysql":
-            self.outbox = Interim(self.settings.outbox_table)
+        self.outbox = Outbox(self.settings.outbox_table, max_value_bytes=100_000_000)
         self._published = 0
 
     @cached_property

@@ -4,6 +4,7 @@
     ├── UserError               a mistake or a missing part that its message tells how to mend (exit status 2)
     │   ├── SettingsInvalid     one or more settings are wrong; lists all of them
     │   ├── MessageInvalid      a message that Kafka could not take; names the field
+    │   ├── ConnectionUnknown   a connection that the outbox's writer does not know how to write on
     │   ├── TransformInvalid    the query that messages go through cannot be run, or returns what cannot be published
     │   ├── OutboxTableMissing  the outbox or a part of it is not there, or is of another version
     │   ├── DatabaseUnreachable
@@ -39,6 +40,10 @@ class SettingsInvalid(UserError):
 
 class MessageInvalid(UserError):
     """A message that Kafka could not take, refused before it reaches the outbox."""
+
+
+class ConnectionUnknown(UserError):
+    """The outbox's writer was given something that is no connection of a library that it knows."""
 
 
 class TransformInvalid(UserError):

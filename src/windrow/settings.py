@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from windrow.errors import SettingsInvalid
 from windrow.goharvest import adapted, unwrapped
 from windrow.parse import Check, Size, bounds, camel, out_of_bounds, read, shown, values_of, without_secrets
-from windrow.table import column_remedies, remedies
+from windrow.table import Dialect, column_remedies, remedies
 
 if TYPE_CHECKING:
     import yaml
@@ -39,7 +39,7 @@ _MYSQL: Final = re.compile(r"\s*(mysql|mariadb)://", re.IGNORECASE)
 _POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
 
 
-def dialect_of(data_source: str) -> str:
+def dialect_of(data_source: str) -> Dialect:
     """Whose SQL a database speaks: postgresql, or mysql, which MariaDB does too."""
     return "mysql" if _MYSQL.match(data_source) else "postgresql"
 
@@ -281,7 +281,7 @@ class Settings:
             raise SettingsInvalid(mistakes)
 
     @property
-    def dialect(self) -> str:
+    def dialect(self) -> Dialect:
         """Whose SQL the database speaks."""
         return dialect_of(self.data_source)
 

@@ -6,10 +6,12 @@ the templates of drivers, so that they must not have what those take for a place
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from windrow.errors import SettingsInvalid
 
+Dialect: TypeAlias = Literal["postgresql", "mysql"]
+"""Whose SQL a database speaks; MariaDB speaks MySQL's."""
 _LONGEST: Final = 63
 _LONGEST_TABLE: Final = _LONGEST - len("_dead_letter")
 _TAKEN: Final = frozenset({"release", "chosen_id", "letter", "behind"})
@@ -17,11 +19,11 @@ _TAKEN: Final = frozenset({"release", "chosen_id", "letter", "behind"})
 _UNFIT: Final = re.compile(r"[%{}\0\ud800-\udfff]")
 
 
-def quoted(name: str, suffix: str = "") -> str:
+def quoted(name: str, suffix: str = "", quote: str = '"') -> str:
     """The name as a quoted identifier: `billing.outbox` becomes `"billing"."outbox"`."""
     if mistakes := [f"outboxTable: {remedy}" for remedy in remedies(name)]:
         raise SettingsInvalid(mistakes)
-    return ".".join('"{}"'.format(part.replace('"', '""')) for part in f"{name}{suffix}".split("."))
+    return ".".join(f"{quote}{part.replace(quote, 2 * quote)}{quote}" for part in f"{name}{suffix}".split("."))
 
 
 def remedies(name: str) -> Iterator[str]:

@@ -12,9 +12,9 @@ from windrow.bench.check import Faults, faults
 pytestmark = pytest.mark.timeout(180)
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str, what: str = "relay") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "windrow", "bench", "relay", *arguments],
+        [sys.executable, "-m", "windrow", "bench", what, *arguments],
         capture_output=True,
         text=True,
         timeout=150,
@@ -29,6 +29,16 @@ def test_figures_come_as_one_json_object() -> None:
     assert {"throughput_ratio", "records_per_s", "insert_ratio", "versions"} <= figures.keys()
     assert (figures["lost"], figures["duplicated"], figures["reordered"]) == (0, 0, 0)
     assert "ceiling" in run.stderr
+
+
+def test_writers_are_compared_with_the_bare_statements() -> None:
+    run = bench("--quick", "--json", what="write")
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)
+    assert figures.keys() == {"write_ratio", "write_many_ratio", "versions"}
+    assert figures["write_ratio"] > 0
+    assert figures["write_many_ratio"] > 0
+    assert "rows/s, bare" in run.stderr
 
 
 def test_an_unknown_figure_is_a_mistake() -> None:

@@ -1,4 +1,4 @@
-"""Measures a relay on one machine: how fast, how soon, at what cost; and whether all came once and in order.
+"""Measures, on one machine, a relay (how fast, how soon, at what cost; whether all came once and in order) and writers.
 
 Speeds are given as ratios to what the same machine did in the same run without a relay, so that they can be compared
 between machines and days. Writers, the receiving consumer and the ceiling's producers are processes of their own.
@@ -7,5 +7,18 @@ between machines and days. Writers, the receiving consumer and the ceiling's pro
 from windrow.bench.bed import Bed, open_bed
 from windrow.bench.figures import CAPTURES, keys, measure
 from windrow.bench.size import FULL, QUICK, Size
+from windrow.bench.writes import FULL_ROUNDS, QUICK_ROUNDS, measure_writes
 
-__all__ = ["CAPTURES", "FULL", "QUICK", "Bed", "Size", "keys", "measure", "open_bed"]
+__all__ = [
+    "CAPTURES",
+    "FULL",
+    "FULL_ROUNDS",
+    "QUICK",
+    "QUICK_ROUNDS",
+    "Bed",
+    "Size",
+    "keys",
+    "measure",
+    "measure_writes",
+    "open_bed",
+]

@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from windrow.database.connections import interruptible
-from windrow.database.postgres import Connection, connect
+from windrow.database.connections import Connection, connect, interruptible
 from windrow.errors import DatabaseUnreachable, Interrupted
 
 _AFTER_BREAK: Final = 0.5
 
-Transaction = Callable[[Connection, int], None]
+Transaction = Callable[[Any, int], None]
+"""What is done on a connection, in autocommit, under the transaction's number."""
 
 
 class Arrivals:

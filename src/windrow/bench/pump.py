@@ -4,13 +4,15 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from windrow.database.postgres import Connection
+from windrow.database.connections import Connection
 from windrow.message import Message
 from windrow.outbox import Outbox
+from windrow.outbox.statement import batches
+from windrow.table import Dialect
 
 _HEADER: Final = "0123456789abcdef"
 _FILLER: Final = "."
@@ -70,9 +72,9 @@ class Pumped:
 class Pump:
     """Writes a load, a transaction at a time, from any number of threads; keeps count."""
 
-    def __init__(self, outbox_table: str, load: Load) -> None:
-        self.load = load
-        self._outbox = Outbox(outbox_table)
+    def __init__(self, outbox_table: str, load: Load, dialect: Dialect = "postgresql") -> None:
+        self.load, self._dialect = load, dialect
+        self._outbox = Outbox(outbox_table, max_value_bytes=max(load.value_size, 1))
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._messages: Counter[str] = Counter()
@@ -80,13 +82,13 @@ class Pump:
 
     def write(self, connection: Connection, number: int) -> None:
         """One transaction, on a connection in autocommit."""
-        inserts = [self._outbox.insert(message) for message in self.load.messages(number)]
+        messages = self.load.messages(number)
         outcome: Literal["committed", "rolled back", "unknown"] = "rolled back"
         took = 0.0
         try:
             connection.execute("BEGIN")
-            with connection.cursor() as cursor:
-                cursor.executemany(inserts[0][0], [parameters for _, parameters in inserts])
+            for batch in batches(messages):
+                connection.execute(*self._insert(batch))
             if random.random() < self.load.rollback:  # noqa: S311 - as above
                 connection.execute("ROLLBACK")
             else:
@@ -95,9 +97,13 @@ class Pump:
                 outcome, took = "committed", time.monotonic() - began
         finally:
             with self._lock:
-                self._messages[outcome] += len(inserts)
+                self._messages[outcome] += len(messages)
                 if outcome == "committed":
                     self._commits[float(f"{took:.2g}")] += 1
+
+    def _insert(self, batch: Sequence[Message]) -> tuple[bytes, tuple[Any, ...]]:
+        statement, parameters = self._outbox.statement(batch, self._dialect)
+        return statement.encode(), parameters
 
     def pumped(self) -> Pumped:
         with self._lock:

@@ -2,12 +2,23 @@
 
 import json
 import sys
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from windrow.bench import CAPTURES, FULL, QUICK, keys, measure, open_bed
+from windrow.bench import (
+    CAPTURES,
+    FULL,
+    FULL_ROUNDS,
+    QUICK,
+    QUICK_ROUNDS,
+    keys,
+    measure,
+    measure_writes,
+    open_bed,
+)
 
 _FAULTS: Final = ("lost", "duplicated", "reordered")
 
@@ -75,9 +86,34 @@ def relay(
         partitions,
     ) as bed:
         figures = measure(bed, wanted, capture)
+    _show(figures, as_json=as_json)
+    sys.exit(1 if any(figures[key] for key in _FAULTS) else 0)
+
+
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+@click.option("--quick", is_flag=True, help="One round, to see that it works: the figures mean little.")
+@click.option("--database", metavar="URL", help="Measure on this PostgreSQL instead of an embedded one.")
+def write(as_json: bool, quick: bool, database: str | None) -> None:  # noqa: FBT001 - flags
+    """Measure the outbox's writer: write and write_many against the bare INSERT and the bare COPY.
+
+    Starts a PostgreSQL of its own, and takes a minute. On your own server it creates tables named windrow_bench_…, and
+    removes them. What each figure means: docs/reference/benchmarks.md.
+
+    \b
+    Examples:
+      windrow bench write --json
+      windrow bench write --database postgresql://app@db/scratch
+    """
+    talk = Console(stderr=True, highlight=False)
+    rounds = QUICK_ROUNDS if quick else FULL_ROUNDS
+    figures = measure_writes(database, rounds, lambda line: talk.print(line, style="dim", soft_wrap=True))
+    _show(figures, as_json=as_json)
+
+
+def _show(figures: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(figures))
     else:
         for key, figure in figures.items():
             click.echo(f"{key:24}{figure}")
-    sys.exit(1 if any(figures[key] for key in _FAULTS) else 0)

@@ -104,7 +104,7 @@ def _pump(
     settings: Settings, load: Load, talk: Console, writers: int, rate: float | None, seconds: float | None
 ) -> Pumped:
     over = end_by_signal("ending early")
-    work = Pump(settings.outbox_table, load)
+    work = Pump(settings.outbox_table, load, settings.dialect)
     transactions_a_second = rate / load.transaction if rate else None
     arrivals = Arrivals(settings.data_source, work.write, writers, transactions_a_second, load.transactions)
     ends_at = time.monotonic() + seconds if seconds else math.inf

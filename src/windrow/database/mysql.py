@@ -91,7 +91,7 @@ class Connection:
     def execute(
         self,
         statement: SQL | Composed | bytes | str,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
         /,
         *,
         prepare: bool | None = None,  # noqa: ARG002 - as psycopg's
@@ -104,7 +104,7 @@ class Connection:
                 text = statement.decode()
             case _:
                 text = statement
-        given = None if parameters is None else {name: _sent(value) for name, value in parameters.items()}
+        given = _all_sent(parameters)
         with self._lock, _translated():
             try:
                 return self._run(text, given)
@@ -114,7 +114,7 @@ class Connection:
                         self._driver.rollback()
                 raise
 
-    def _run(self, text: str, parameters: Mapping[str, Any] | None) -> Result:
+    def _run(self, text: str, parameters: Any) -> Result:
         with self._driver.cursor() as cursor:
             cursor.execute(text, parameters)
             result = _result(cursor)
@@ -226,6 +226,12 @@ def _socket(host: str, port: int) -> socket.socket:
         connection.setsockopt(*option)
     connection.settimeout(None)
     return connection
+
+
+def _all_sent(parameters: Mapping[str, Any] | Sequence[Any] | None) -> Any:
+    if isinstance(parameters, Mapping):
+        return {name: _sent(value) for name, value in parameters.items()}
+    return parameters and tuple(map(_sent, parameters))
 
 
 def _sent(value: Any) -> Any:

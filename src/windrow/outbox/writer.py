@@ -1,45 +1,59 @@
-"""Write a message inside the caller's own transaction.
+"""Write messages inside the caller's own transaction, whatever library the connection is of.
 
-Invariant: the caller owns the transaction. Nothing here commits, rolls back or opens one, so the message is there if
-and only if the caller's other changes are.
+Invariant: the caller owns the transaction. Nothing here commits, rolls back or opens one, so the messages are there if
+and only if the caller's other changes are. Bad messages are refused before any row is inserted.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 from windrow.message import Message
-from windrow.table import quoted
-
-if TYPE_CHECKING:
-    import psycopg
-
-_COLUMNS: Final = "topic, key, value, header_keys, header_values, partition, timestamp"
+from windrow.outbox.async_drivers import async_driver_of
+from windrow.outbox.drivers import driver_of
+from windrow.outbox.statement import Statements
 
 
-class Outbox:
+class Outbox(Statements):
     """An outbox table that messages are written to.
 
     `table` may name a schema: `billing.outbox`. The table is made by `windrow init`. One of another system's layout
-    is not written to from here: those who write to it have their own way of doing so.
+    is not written to from here: those who write to it have their own way of doing so. A value of more than
+    `max_value_bytes` is refused, since Kafka would refuse it later.
     """
 
-    def __init__(self, table: str = "outbox") -> None:
-        self._insert = f"INSERT INTO {quoted(table)} ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING id"  # noqa: S608 - quoted
+    def write(self, connection: Any, message: Message) -> int:
+        """Insert the message and return its id, which consumers see as `x-sequence`.
 
-    def insert(self, message: Message) -> tuple[str, tuple[Any, ...]]:
-        """The statement and its parameters, for drivers that take `%s`."""
-        return self._insert, (
-            message.topic,
-            message.key,
-            message.value,
-            [name for name, _ in message.headers],
-            [content for _, content in message.headers],
-            message.partition,
-            message.timestamp,
-        )
+        The connection is one of psycopg, psycopg2, SQLAlchemy (or an ORM session), Django, PyMySQL, mysqlclient or
+        MySQL Connector/Python.
+        """
+        return driver_of(connection).write(self, message)
 
-    def write(self, connection: "psycopg.Connection[Any]", message: Message) -> int:
+    def write_many(self, connection: Any, messages: Iterable[Message]) -> int:
+        """Insert the messages, with ids in their order, and return how many they are.
+
+        They go together: in one statement for each 1,000, or with psycopg by COPY.
+        """
+        checked = self.checked(messages)
+        driver_of(connection).write_many(self, checked)
+        return len(checked)
+
+
+class AsyncOutbox(Statements):
+    """As `Outbox`, for asynchronous connections.
+
+    Those are of psycopg, asyncpg, SQLAlchemy (or an ORM session), asyncmy or aiomysql.
+    """
+
+    async def write(self, connection: Any, message: Message) -> int:
         """Insert the message and return its id, which consumers see as `x-sequence`."""
-        row = connection.execute(*self.insert(message)).fetchone()
-        if row is None:
-            raise AssertionError("INSERT … RETURNING gave no row")
-        return int(row[0])
+        return await async_driver_of(connection).write(self, message)
+
+    async def write_many(self, connection: Any, messages: Iterable[Message]) -> int:
+        """Insert the messages, with ids in their order, and return how many they are.
+
+        They go together: in one statement for each 1,000, or with psycopg and asyncpg by COPY.
+        """
+        checked = self.checked(messages)
+        await async_driver_of(connection).write_many(self, checked)
+        return len(checked)

@@ -1,0 +1,30 @@
+"""Which library a connection is of, told by the names of its classes: no library is imported for it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from windrow.errors import ConnectionUnknown
+from windrow.table import Dialect
+
+T = TypeVar("T")
+
+
+def recognised(connection: Any, kinds: Mapping[str, Callable[[Any], T]], others: str) -> T:
+    """What stands in `kinds` for the first class, of those that the connection is an instance of, that is named there.
+
+    It is asked for its `__class__`, since tracers wrap connections in proxies that answer with the wrapped one's.
+    """
+    classes = connection.__class__.__mro__
+    for each in classes:
+        if kind := kinds.get(f"{each.__module__}.{each.__qualname__}"):
+            return kind(connection)
+    name = f"{classes[0].__module__}.{classes[0].__qualname__}"
+    raise ConnectionUnknown(f"no way is known to write on a {name}; {others}, or execute what Outbox.statement returns")
+
+
+def dialect_of(name: str) -> Dialect:
+    """The dialect that SQLAlchemy or Django calls by this name."""
+    dialects: dict[str, Dialect] = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+    if name not in dialects:
+        raise ConnectionUnknown(f"there is no outbox on {name}; give a connection to PostgreSQL, MySQL or MariaDB")
+    return dialects[name]

@@ -1,0 +1,114 @@
+"""What a writer sends: text and parameters. Pure, so that every driver, sync or async, sends the same.
+
+Invariants: no message becomes parameters before it was checked, and the rows of a statement stand in the order of their
+messages, which becomes the order of their ids.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC
+from itertools import chain
+from typing import Any, Final, Literal, TypeAlias
+
+from windrow.errors import MessageInvalid, SettingsInvalid
+from windrow.headers import encoded
+from windrow.message import Message
+from windrow.table import Dialect, quoted
+
+Style: TypeAlias = Literal["%s", "$1"]
+Row: TypeAlias = tuple[Any, ...]
+
+COLUMNS: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
+TYPES: Final = ("varchar", "bytea", "bytea", "text[]", "bytea[]", "int4", "timestamptz")
+MAX_VALUE_BYTES: Final = 1_000_000
+"""What Kafka's default, 1,048,588 bytes a batch, leaves to the value beside a key, headers and what frames them."""
+_QUOTES: Final[dict[Dialect, str]] = {"postgresql": '"', "mysql": "`"}
+_ENDS: Final[dict[Dialect, str]] = {"postgresql": " RETURNING id", "mysql": ""}
+_BATCH_ROWS: Final = 1_000
+_BATCH_BYTES: Final = 4_000_000  # escaped, still less than the 16 MB that MySQL and MariaDB take in one statement
+_PLACES: Final = f"({', '.join(['%s'] * len(COLUMNS))})"
+
+
+class Statements:
+    """The statements of one outbox table, which may be in a schema: `billing.outbox`."""
+
+    def __init__(self, table: str = "outbox", *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
+        if max_value_bytes < 1:
+            raise SettingsInvalid([f"max_value_bytes: give a number from 1, not {max_value_bytes}"])
+        self.table = table
+        self.max_value_bytes = max_value_bytes
+        targets = {dialect: _target(table, quote) for dialect, quote in _QUOTES.items()}
+        self._heads = {dialect: f"INSERT INTO {target} VALUES " for dialect, target in targets.items()}  # noqa: S608 - quoted
+        self.copy: Final = f"COPY {targets['postgresql']} FROM STDIN (FORMAT BINARY)"
+        """PostgreSQL's COPY of rows whose values are of `TYPES`."""
+
+    def statement(
+        self, messages: Message | Sequence[Message], dialect: Dialect = "postgresql", style: Style = "%s"
+    ) -> tuple[str, Row]:
+        """One INSERT of one or more messages, and its parameters; for drivers that are not known here.
+
+        On PostgreSQL it returns the ids, on MySQL and MariaDB the driver has the first of them.
+        """
+        checked = self.checked([messages] if isinstance(messages, Message) else messages)
+        rows = [row(message, dialect) for message in checked]
+        places = [_PLACES] * len(rows) if style == "%s" else map(_numbered, range(len(rows)))
+        return f"{self._heads[dialect]}{', '.join(places)}{_ENDS[dialect]}", tuple(chain.from_iterable(rows))
+
+    def checked(self, messages: Iterable[Message]) -> list[Message]:
+        """The messages, none of which is too large."""
+        checked = list(messages)
+        for message in checked:
+            self._check(message)
+        return checked
+
+    def _check(self, message: object) -> None:
+        if not isinstance(message, Message):
+            raise MessageInvalid(f"message: give a Message, not {type(message).__name__}")
+        if message.value is not None and len(message.value) > self.max_value_bytes:
+            raise MessageInvalid(
+                f"value: {len(message.value):,} bytes are more than max_value_bytes, {self.max_value_bytes:,}; give a "
+                "smaller one, or raise that limit of the Outbox and max.message.bytes of the topic"
+            )
+
+
+def row(message: Message, dialect: Dialect = "postgresql") -> Row:
+    """The message as the values of `COLUMNS`."""
+    names: object
+    contents: object
+    timestamp = message.timestamp
+    if dialect == "mysql":
+        names, contents = encoded(message.headers)
+        timestamp = timestamp and timestamp.astimezone(UTC).replace(tzinfo=None)
+    else:
+        names = [name for name, _ in message.headers]
+        contents = [content for _, content in message.headers]
+    return message.topic, message.key, message.value, names, contents, message.partition, timestamp
+
+
+def batches(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """The messages in their order, as many together as a statement may hold."""
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        more = _size(message)
+        if batch and (len(batch) == _BATCH_ROWS or size + more > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += more
+    if batch:
+        yield batch
+
+
+def _size(message: Message) -> int:
+    headers = sum(len(name) + len(content or b"") for name, content in message.headers)
+    return len(message.value or b"") + len(message.key or b"") + headers
+
+
+def _target(table: str, quote: str) -> str:
+    columns = ", ".join(f"{quote}{column}{quote}" for column in COLUMNS)
+    return f"{quoted(table, quote=quote)} ({columns})"
+
+
+def _numbered(row: int) -> str:
+    first = row * len(COLUMNS) + 1
+    return f"({', '.join(f'${number}' for number in range(first, first + len(COLUMNS)))})"
