@@ -1,8 +1,13 @@
 """The relay's life: it starts where it ended, ends when told to, and says what stopped it."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -12,12 +17,36 @@ from fix_faults import python_workers
 from fix_pipeline import Pipeline, wait_for
 from windrow import Message
 from windrow.capture.position import Position
+from windrow.election.neli import Neli
 from windrow.errors import OutboxTableMissing, PositionForeign, SettingsInvalid
 from windrow.kafka.clients import client_config
 from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, MeterRead, Relay, State
 from windrow.relay.epoch import warm_up
 from windrow.relay.setup import prepare
 from windrow.settings import Settings
+from windrow.spark.session import slots
+
+
+@contextmanager
+def occupied(spark: SparkSession, enough: Path) -> Iterator[None]:
+    """Meanwhile, no other task finds a slot."""
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        deadline = time.monotonic() + 60
+        while not enough.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield from batches
+
+    tasks = slots(spark) or 1
+    frame = spark.range(0, tasks, 1, tasks).mapInArrow(wait, "id long")
+    with ThreadPoolExecutor(1) as threads:
+        job = threads.submit(frame.collect)
+        try:
+            wait_for(spark.sparkContext.statusTracker().getActiveJobsIds, "Spark to be occupied")
+            yield
+        finally:
+            enough.touch()
+            job.result()
 
 
 def test_restarted_relay_goes_on_where_it_ended(pipeline: Pipeline) -> None:
@@ -72,6 +101,26 @@ def test_second_relay_of_the_same_name_stands_by_and_takes_over(
     assert pipeline.values() == [f"{number}".encode() for number in range(600)]
     changes = [type(event) for event in events if not isinstance(event, MeterRead)]
     assert changes == [LeaderAcquired, LeaderRefreshed, LeaderRevoked]
+
+
+def test_standby_begins_to_lead_while_its_workers_are_still_being_warmed(pipeline: Pipeline, tmp_path: Path) -> None:
+    events: list[Event] = []
+    relay = Relay(pipeline.settings, pipeline.spark, events.append)
+    jobs = pipeline.spark.sparkContext.statusTracker()
+    try:
+        with occupied(pipeline.spark, tmp_path / "enough"):
+            with Neli(pipeline.settings) as another:
+                wait_for(lambda: another.term, "another to lead")
+                relay.start()
+                wait_for(
+                    lambda: len(jobs.getActiveJobsIds()) == 2, "the standby to warm up, besides what occupies Spark"
+                )
+            wait_for(lambda: any(isinstance(event, LeaderAcquired) for event in events), "the standby to lead")
+        pipeline.write(pipeline.message("after all"))
+        pipeline.wait_published(relay, 1)
+    finally:
+        relay.stop()
+    relay.wait()
 
 
 def test_two_relays_of_different_names_do_not_touch_each_other(

@@ -58,7 +58,8 @@ def send(
     for number, topic, key, value, names, contents, partition, timestamp in records:
         if not topic or len(names) != len(contents) or (partition is not None and partition < 0):
             raise _malformed(topic, names, contents, partition)
-        headers: _Headers = [*zip(names, contents, strict=True), ("x-sequence", b"%d" % number), from_source]
+        pairs = zip(names, contents)  # noqa: B905 - of one length, as just seen; asking again costs 0.25 µs a record
+        headers: _Headers = [*pairs, ("x-sequence", b"%d" % number), from_source]
         to = -1 if partition is None else partition
         reported = report(number) if report else None
         while True:

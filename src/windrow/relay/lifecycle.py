@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import Enum
 from types import TracebackType
 from typing import Final, Self
@@ -29,13 +30,13 @@ from windrow.relay.meter import in_flight
 from windrow.relay.registry import Registry
 from windrow.relay.transform import check_transform
 from windrow.settings import Settings
-from windrow.spark.session import cancel, session
+from windrow.spark.session import cancel, group_jobs, session
 
 log = logging.getLogger(__name__)
 
 _GRACE: Final = 15.0
 _LOOK_EVERY: Final = 0.02
-_SOON: Final = 3.0
+_SOON: Final = 1.0
 _STAY_WARM: Final = 30.0
 
 
@@ -171,12 +172,12 @@ class Relay:
             self._patience,
         )
         try:
-            with self._election:
+            with ThreadPoolExecutor(1, "warm-up", group_jobs, (self._session, self._jobs)) as aside, self._election:
                 while not self._stop.is_set() and self._election.running:
                     if term := self._election.term:
                         self._lead(Leadership(desk, term))
                     else:
-                        self._stand_by()
+                        self._stand_by(aside)
             if not self._stop.is_set():
                 raise errors.WindrowError("the election's thread has ended; its own error is in the log")  # noqa: TRY301
         except (errors.WindrowError, PythonException) as error:
@@ -191,15 +192,23 @@ class Relay:
             self.state = State.STOPPED
             log.info("relay %s stopped", self.settings.name)
 
-    def _stand_by(self) -> None:
-        """Wait for the mandate; if it does not come soon, with a Python worker warm, so that leading begins at once."""
-        warm_at = time.monotonic() + _SOON
+    def _stand_by(self, aside: Executor) -> None:
+        """Wait for the mandate, and have Python workers warm meanwhile, so that leading begins at once.
+
+        They are warmed in another thread, since that takes seconds on a busy machine: this one sees the mandate.
+        """
+        warming, warm_at = None, time.monotonic() + _SOON
         while not (self._stop.is_set() or self._election.term) and self._election.running:
-            if time.monotonic() >= warm_at:
-                with self._patience():
-                    warm_up(self._session)
-                warm_at = time.monotonic() + _STAY_WARM
+            if warming and warming.done():
+                warming.result()
+                warming, warm_at = None, time.monotonic() + _STAY_WARM
+            if not warming and time.monotonic() >= warm_at:
+                warming = aside.submit(self._warm_up)
             self._stop.wait(_LOOK_EVERY)
+
+    def _warm_up(self) -> None:
+        with self._patience():
+            warm_up(self._session)
 
     def _lead(self, leadership: Leadership) -> None:
         self._leadership = leadership
