@@ -26,7 +26,7 @@ import pytest
 from django.db import transaction
 from psycopg.rows import scalar_row
 from sqlalchemy import URL, create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
@@ -289,6 +289,17 @@ async def with_async_session(database: Database, write: Write) -> Any:
         return await write(AsyncOutbox(), session)
 
 
+async def with_async_scoped_session(database: Database, write: Write) -> Any:
+    engine = create_async_engine(database.sqlalchemy("asyncpg"), poolclass=NullPool)
+    session = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
+    try:
+        async with session.begin():
+            await session.execute(text(ORDER))
+            return await write(AsyncOutbox(), session)
+    finally:
+        await session.remove()
+
+
 async def with_asyncmy(database: Database, write: Write) -> Any:
     connection = await asyncmy.connect(**database.given())
     try:
@@ -317,6 +328,7 @@ _ON_POSTGRES = (
     with_async_sqlalchemy,
     with_async_sqlalchemy_and_psycopg,
     with_async_session,
+    with_async_scoped_session,
 )
 _ON_MARIA = (
     with_pymysql,

@@ -92,7 +92,7 @@ def relay(
 
 @bench.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-@click.option("--quick", is_flag=True, help="One round, to see that it works: the figures mean little.")
+@click.option("--quick", is_flag=True, help="A few rounds, to see that it works: the figures mean little.")
 @click.option("--database", metavar="URL", help="Measure on this PostgreSQL instead of an embedded one.")
 def write(as_json: bool, quick: bool, database: str | None) -> None:  # noqa: FBT001 - flags
     """Measure the outbox's writer: write and write_many against the bare INSERT and the bare COPY.

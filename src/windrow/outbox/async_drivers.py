@@ -1,6 +1,6 @@
 """As `drivers`, for asynchronous connections. Those of SQLAlchemy run the synchronous drivers by themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from windrow.message import Message
@@ -75,13 +75,13 @@ class _SqlAlchemy(AsyncDriver):
         await self._connection.run_sync(lambda sync: driver_of(sync).write_many(statements, messages))
 
 
-_DRIVERS: Final[Mapping[str, type[AsyncDriver]]] = {
+_DRIVERS: Final[Mapping[str, Callable[[Any], AsyncDriver]]] = {
     "psycopg.AsyncConnection": _Psycopg,
     "asyncpg.connection.Connection": _Asyncpg,
     "asyncpg.pool.PoolConnectionProxy": _Asyncpg,
     "sqlalchemy.ext.asyncio.engine.AsyncConnection": _SqlAlchemy,
     "sqlalchemy.ext.asyncio.session.AsyncSession": _SqlAlchemy,
-    "sqlalchemy.ext.asyncio.scoping.async_scoped_session": _SqlAlchemy,
+    "sqlalchemy.ext.asyncio.scoping.async_scoped_session": lambda scoped: _SqlAlchemy(scoped()),
     "asyncmy.connection.Connection": AsyncDriver,
     "aiomysql.connection.Connection": AsyncDriver,
 }

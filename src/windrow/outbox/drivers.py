@@ -56,8 +56,8 @@ class _Psycopg(Driver):
                 copy.write_row(row(message))
 
     def _insert(self, statement: str, parameters: Row) -> int:
-        with self._connection.cursor(row_factory=plain_rows) as cursor:
-            return int(cursor.execute(statement, parameters).fetchone()[0])
+        cursor = self._connection.cursor(row_factory=plain_rows)
+        return int(cursor.execute(statement, parameters).fetchone()[0])
 
 
 class _Django(Driver):

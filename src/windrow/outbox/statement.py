@@ -48,10 +48,15 @@ class Statements:
 
         On PostgreSQL it returns the ids, on MySQL and MariaDB the driver has the first of them.
         """
-        checked = self.checked([messages] if isinstance(messages, Message) else messages)
-        rows = [row(message, dialect) for message in checked]
-        places = [_PLACES] * len(rows) if style == "%s" else map(_numbered, range(len(rows)))
-        return f"{self._heads[dialect]}{', '.join(places)}{_ENDS[dialect]}", tuple(chain.from_iterable(rows))
+        if isinstance(messages, Message):
+            self._check(messages)
+            return self._text(1, dialect, style), row(messages, dialect)
+        rows = [row(message, dialect) for message in self.checked(messages)]
+        return self._text(len(rows), dialect, style), tuple(chain.from_iterable(rows))
+
+    def _text(self, count: int, dialect: Dialect, style: Style) -> str:
+        places = [_PLACES] * count if style == "%s" else map(_numbered, range(count))
+        return f"{self._heads[dialect]}{', '.join(places)}{_ENDS[dialect]}"
 
     def checked(self, messages: Iterable[Message]) -> list[Message]:
         """The messages, none of which is too large."""
