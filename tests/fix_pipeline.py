@@ -180,6 +180,7 @@ def _named(strategy: dict[str, str]) -> str:
 
 
 CAPTURES = pytest.mark.parametrize("strategy", _CAPTURES, ids=_named)
+DATABASES = pytest.mark.parametrize("strategy", [{"capture": "snapshot"}, _ON_MARIADB], ids=["postgres", "mariadb"])
 STRATEGIES = pytest.mark.parametrize("strategy", _STRATEGIES, ids=_named)
 DELIVERIES = pytest.mark.parametrize("strategy", _DELIVERIES, ids=_named)
 

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from fix_pipeline import Pipeline, wait_for
+from fix_pipeline import DATABASES, Pipeline, wait_for
 from windrow.bench.arrivals import Arrivals
 from windrow.bench.pump import Load, Pump
 from windrow.database.connections import Connection
@@ -16,9 +16,10 @@ def rows(pipeline: Pipeline) -> int:
         return int(found[0])
 
 
+@DATABASES
 def test_what_was_committed_is_there_and_what_was_rolled_back_is_not(pipeline: Pipeline) -> None:
     load = Load(pipeline.topic, transaction=10, rollback=0.5, count=995)
-    pump = Pump(pipeline.settings.outbox_table, load)
+    pump = Pump(pipeline.settings.outbox_table, load, pipeline.settings.dialect)
     with Arrivals(pipeline.settings.data_source, pump.write, 3, rate=None, count=load.transactions) as arrivals:
         wait_for(lambda: not arrivals.running, "the load to be written")
     done = pump.pumped()
