@@ -1,7 +1,8 @@
 """Imports point to the right only, and the client side needs nothing but the standard library.
 
-    cli | dashboard → bench | doctor → pipeline → relay | queue → capture | publish | election | outbox | inbox
-        → database | kafka | spark | observe | embedded → the single modules: message, errors, settings …
+    cli | dashboard → bench | doctor → pipeline → relay | queue | dispatch
+        → capture | publish | election | outbox | inbox → database | kafka | spark | observe | embedded
+        → the single modules: message, errors, settings …
 
 A package imports itself and what lies to its right, not its neighbours. `windrow` itself is the client's
 front door, `windrow.__main__` the command's; nothing inside imports either.
@@ -23,7 +24,7 @@ LAYERS = (
     {"cli", "dashboard"},
     {"bench", "doctor"},
     {"pipeline"},
-    {"relay", "queue"},
+    {"relay", "queue", "dispatch"},
     {"capture", "publish", "election", "outbox", "inbox"},
     {"database", "kafka", "spark", "observe", "embedded"},
 )

@@ -48,9 +48,15 @@ def producer_config(settings: Settings, defaults: dict[str, Any], own: dict[str,
 
 
 def send(
-    producer: Producer, source: bytes, records: Iterable[Record], report: Callable[[int], Report] | None = None
+    producer: Producer,
+    source: bytes,
+    records: Iterable[Record],
+    report: Callable[[int], Report] | None = None,
+    *,
+    patient: bool = True,
 ) -> None:
-    """Hand over the records; each one's outcome goes to its own report, if that is wanted.
+    """Hand over the records; each one's outcome goes to its own report, if that is wanted. Wait for room in the
+    producer's queue, or raise a BufferError where there is none.
 
     This is the hot path: what is the same for all records is looked up once.
     """
@@ -66,6 +72,8 @@ def send(
             try:
                 produce(topic, value, key, to, reported, None, timestamp or 0, headers)
             except BufferError:
+                if not patient:
+                    raise
                 producer.poll(0.01)
             except KafkaException as exception:
                 if refused := refusal(error_of(exception), topic):

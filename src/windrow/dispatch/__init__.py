@@ -1,0 +1,5 @@
+"""Immediate dispatch: the application sends its messages by itself, and the relay sweeps up the rest."""
+
+from windrow.dispatch.dispatcher import Dispatcher, Writing
+
+__all__ = ["Dispatcher", "Writing"]

@@ -1,0 +1,172 @@
+"""Send messages right after their transaction has committed, and note in the outbox what has arrived.
+
+    with dispatcher.writing() as outbox, connection.transaction():
+        outbox.write(connection, message)
+
+The transaction ends first, the other context after it: if both end well, what was written is handed to a producer. A
+thread takes Kafka's answers and notes what has arrived, in bulk.
+
+Trust: nothing here has to work. A message is in the outbox before it is sent; whatever is not noted as dispatched, for
+whatever reason, is sent by a relay with `capture: sweep`. So nothing here blocks the application or fails it: what a
+full queue, Kafka or the database refuses is left to the relay. Sent again by it, a message has the same `x-source` and
+`x-sequence`.
+"""
+
+import inspect
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as Answer
+
+from windrow.database.adoption import layout_of
+from windrow.database.connections import Connection, Statement, connect, interruptible
+from windrow.database.tables import Tables
+from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, SettingsInvalid
+from windrow.message import Message
+from windrow.outbox import AsyncOutbox, Outbox
+from windrow.publish.sending import DEFAULTS, producer_config, send
+from windrow.record import Record
+from windrow.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_NOTE_EVERY: Final = 0.05
+_NOTED_AT_ONCE: Final = 1_000
+_UNNOTED: Final = 100_000
+"""Arrivals that are remembered while the database is away; the relay sends older ones again."""
+_COMPLAIN_EVERY: Final = 30.0
+_END_WITHIN: Final = 10.0
+
+
+class Writing:
+    """What is written in one transaction."""
+
+    def __init__(self, outbox: Outbox | AsyncOutbox) -> None:
+        self._outbox = outbox
+        self.written: list[tuple[int, Message]] = []
+
+    def write(self, connection: Any, message: Message) -> Any:
+        """As the outbox's own `write`, which is to be awaited if it is an `AsyncOutbox`."""
+        number = self._outbox.write(connection, message)
+        if inspect.isawaitable(number):
+            return self._awaited(number, message)
+        self.written.append((number, message))
+        return number
+
+    async def _awaited(self, number: Awaitable[int], message: Message) -> int:
+        self.written.append((await number, message))
+        return self.written[-1][0]
+
+
+class Dispatcher:
+    """Sends while its context lasts, on a connection to the database and a producer of its own; for any thread.
+
+    The settings are the relay's. What it sends to has to be an outbox made for `capture: sweep`.
+    """
+
+    def __init__(self, settings: Settings, outbox: Outbox | AsyncOutbox | None = None) -> None:
+        if settings.capture != "sweep":
+            raise SettingsInvalid(
+                [f"capture: {settings.capture}: a relay beside a dispatcher has to sweep; give sweep"]
+            )
+        self._settings, self._outbox = settings, outbox or Outbox(settings.outbox_table)
+        self._source = settings.source.encode()
+        self._arrived: deque[int] = deque(maxlen=_UNNOTED)
+        self._complained_at = -_COMPLAIN_EVERY
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"dispatch of {settings.name}", daemon=True)
+
+    def __enter__(self) -> Self:
+        defaults = {**DEFAULTS, "linger.ms": 0, "message.timeout.ms": self._sweeps_after_ms}
+        own = {"enable.idempotence": True}
+        self._producer = Producer(producer_config(self._settings, defaults, own))
+        with interruptible(), connect(self._settings.data_source) as connection:
+            self._statement = _note(connection, self._settings)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for Kafka's answers and note them; but not for ever."""
+        self._stop.set()
+        self._thread.join(2 * _END_WITHIN)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """Send what is written meanwhile, once the context ends well: around the transaction, not within it."""
+        writing = Writing(self._outbox)
+        yield writing
+        self.dispatch(writing.written)
+
+    def dispatch(self, written: Sequence[tuple[int, Message]]) -> None:
+        """Send messages that are committed, by the ids that `Outbox.write` returned. Blocks for nothing."""
+        for number, message in written:
+            try:
+                send(self._producer, self._source, [_record(number, message)], self._report, patient=False)
+            except (PublishFailed, KafkaException, BufferError) as error:
+                self._complain(f"a message was not sent: {error}")
+
+    @property
+    def _sweeps_after_ms(self) -> int:
+        """Kafka may take so long: later, the relay sends the message anyhow."""
+        return max(int(self._settings.limits.sweep_after.total_seconds() * 1000), 1)
+
+    def _report(self, number: int) -> Any:
+        return partial(self._answered, number)
+
+    def _answered(self, number: int, error: KafkaError | None, _answer: Answer) -> None:
+        if error:
+            self._complain(f"a message did not arrive: {error.str()}")
+        else:
+            self._arrived.append(number)
+
+    def _run(self) -> None:
+        connection: Connection | None = None
+        while not self._stop.is_set():
+            self._producer.poll(_NOTE_EVERY)
+            connection = self._note(connection)
+        self._producer.flush(_END_WITHIN)
+        if connection := self._note(connection):
+            connection.close()
+
+    def _note(self, connection: Connection | None) -> Connection | None:
+        """Note what has arrived, a chunk at a time; returns the connection, None where it broke."""
+        while self._arrived:
+            chunk = [self._arrived.popleft() for _ in range(min(len(self._arrived), _NOTED_AT_ONCE))]
+            try:
+                with interruptible():
+                    connection = connection or connect(self._settings.data_source, "windrow dispatch")
+                    connection.execute(self._statement, {"ids": chunk})
+            except (Interrupted, DatabaseUnreachable) as error:
+                self._complain(f"arrivals are not noted: {str(error).partition(chr(10))[0]}")
+                self._arrived.extendleft(reversed(chunk))
+                self._stop.wait(1.0)
+                return None
+        return connection
+
+    def _complain(self, what: str) -> None:
+        """Say once in a while what is left to the relay."""
+        if time.monotonic() - self._complained_at >= _COMPLAIN_EVERY:
+            self._complained_at = time.monotonic()
+            log.warning("outbox %s: %s; left to the relay", self._settings.outbox_table, what)
+
+
+def _note(connection: Connection, settings: Settings) -> Statement:
+    layout = layout_of(connection, settings, "sweep")
+    return Tables.of(settings).query("dispatch", "note", **layout.fragments())
+
+
+def _record(number: int, message: Message) -> Record:
+    names = [name for name, _ in message.headers]
+    contents = [content for _, content in message.headers]
+    millis = None if message.timestamp is None else int(message.timestamp.timestamp() * 1000)
+    return Record(number, message.topic, message.key, message.value, names, contents, message.partition, millis)
