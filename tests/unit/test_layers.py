@@ -1,6 +1,6 @@
 """Imports point to the right only, and the client side needs nothing but the standard library.
 
-    cli | dashboard → bench | doctor → pipeline → relay | queue | dispatch
+    cli | dashboard → bench | doctor | testing → pipeline → relay | queue | dispatch
         → capture | publish | election | outbox | inbox → database | kafka | spark | observe | embedded
         → the single modules: message, errors, settings …
 
@@ -22,7 +22,7 @@ import windrow
 ROOT = Path(windrow.__file__).parent
 LAYERS = (
     {"cli", "dashboard"},
-    {"bench", "doctor"},
+    {"bench", "doctor", "testing"},
     {"pipeline"},
     {"relay", "queue", "dispatch"},
     {"capture", "publish", "election", "outbox", "inbox"},
