@@ -129,5 +129,5 @@ def test_what_marks_cannot_do_is_refused_with_the_reason(outbox: Pipeline) -> No
         Repair(settings)
     with pytest.raises(SettingsInvalid, match="storage plain"):
         prepare(settings, "partitioned")
-    with pytest.raises((OutboxTableMissing, SettingsInvalid), match="lacks tx|what PostgreSQL's transactions see"):
+    with pytest.raises((OutboxTableMissing, SettingsInvalid), match=r"lacks tx|what PostgreSQL's transactions see"):
         status(dataclasses.replace(settings, capture="snapshot"))
