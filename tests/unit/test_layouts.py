@@ -141,13 +141,14 @@ ON_MYSQL = {"no": "bigint", "at": "datetime", "To": "varchar", "body": "json", "
 
 def test_on_mysql_text_becomes_utf8_bytes_stay_and_json_is_not_trusted() -> None:
     layout = fit(ON_MYSQL, my_own({**MINE, "key": "who", "headers": "head"}, "mysql"))
+    head = 'convert("head" USING utf8mb4)'
     assert [*selected(layout)] == [
         '"no" AS "id"',
         """left(coalesce(convert("To" USING utf8mb4), ''), 249) AS "topic\"""",
         '"who" AS "key"',
         'cast(convert("body" USING utf8mb4) AS binary) AS "value"',
         'NULL AS "header_keys"',
-        'if(json_valid("head") = 0, json_quote("head"), "head") AS "header_values"',
+        f'if(json_valid({head}) = 0, json_quote({head}), {head}) AS "header_values"',
         'NULL AS "partition"',
         """timestampdiff(MICROSECOND, '1970-01-01', NULL) DIV 1000 AS "timestamp\"""",
     ]

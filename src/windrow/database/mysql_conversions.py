@@ -75,4 +75,7 @@ def headers_written(kind_of: Mapping[str, str]) -> Iterator[tuple[str, str]]:  #
 
 
 def _json(column: str, kind: str) -> str:
-    return column if kind == "json" else f"if(json_valid({column}) = 0, json_quote({column}), {column})"
+    if kind == "json":
+        return column
+    text = as_text(column)
+    return f"if(json_valid({text}) = 0, json_quote({text}), {text})"
