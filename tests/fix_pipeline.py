@@ -180,17 +180,20 @@ class Foreign(Pipeline):
 
     def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         with self.connect() as connection:
-            cursor = connection.execute(statement.format(table=self.settings.outbox_table), parameters)
+            cursor = connection.execute(statement.format(table=self.settings.outbox_table), parameters or None)
             return list(cursor.fetchall()) if cursor.description else []
 
     def count(self, condition: str = "true") -> int:
         return int(self.execute(f"SELECT count(*) FROM {{table}} WHERE {condition}")[0][0])
 
-    def written_back(self, number: int) -> None:
-        """Bury a row and write it to the outbox anew, as a dead letter that is retried."""
-        letters = DeadLetters(self.settings)
+    def bury(self, number: int) -> None:
+        """Make a row a dead letter."""
         with connect(self.settings.data_source) as connection:
             LetterTable(self.settings, connection).execute("bury", letters=f"[[{number}, null]]", reason="of no use")
+
+    def write_back(self) -> None:
+        """Write the one dead letter to the outbox anew."""
+        letters = DeadLetters(self.settings)
         assert (letters.retry(None), letters.write_back(SQL("true"))) == (1, 1)
 
 

@@ -208,7 +208,8 @@ def test_arrays_partition_and_timestamp_are_relayed_and_written_back(make: Make,
     pipeline.execute(insert, pipeline.topic, b"\xff", *headers, 1, "2026-01-02 03:04:05")
     pipeline.execute(insert, pipeline.topic, b"", None, None, None, None)
     prepare(pipeline.settings)
-    pipeline.written_back(1)
+    pipeline.bury(1)
+    pipeline.write_back()
     rows = pipeline.execute("SELECT topic, body, names, contents, part, sent_at FROM {table} ORDER BY no")
     assert rows[2] == rows[0]
     with pipeline.relay() as relay:
@@ -262,7 +263,8 @@ def test_letters_with_headers_in_an_object_are_written_back_as_they_were(make: M
     insert = "INSERT INTO {table} (topic, who, body, meta) VALUES (%s, %s, %s, %s)"
     pipeline.execute(insert, pipeline.topic, "Müller", "Größe", '{"ä": "ö", "n": 1}')
     prepare(pipeline.settings)
-    pipeline.written_back(1)
+    pipeline.bury(1)
+    pipeline.write_back()
     rows = pipeline.execute("SELECT topic, who, body, meta, done FROM {table} ORDER BY no")
     assert rows == [(pipeline.topic, "Müller", "Größe", '{"ä": "ö", "n": 1}', None)] * 2
 

@@ -149,7 +149,8 @@ def test_ids_of_any_type_are_published_as_text_and_letters_get_new_ones(make: Ma
     prepare(pipeline.settings)
     number = uuid4()
     pipeline.save("key", '{"a": 1}', number.bytes if kind == "binary(16)" else number)
-    pipeline.written_back(1)
+    pipeline.bury(1)
+    pipeline.write_back()
     rows = pipeline.execute("SELECT DISTINCT aggregatetype, aggregateid, payload FROM {table}")
     assert rows == [(pipeline.settings.outbox_table, "key", '{"a": 1}')]
     assert pipeline.execute("SELECT count(*), count(DISTINCT id) FROM {table}") == [(2, 2)]
@@ -177,7 +178,8 @@ def test_dead_letters_and_republished_messages_are_written_in_their_columns(make
     pipeline = make(purge={"retention": "1h"}, shards=1)
     prepare(pipeline.settings)
     number = pipeline.save("key", '{"a": 1}')
-    pipeline.written_back(1)
+    pipeline.bury(1)
+    pipeline.write_back()
     with pipeline.relay() as relay:
         pipeline.wait_published(relay, 2)
     found = find(pipeline.settings, Selection())
