@@ -76,6 +76,13 @@ def test_password_is_percent_decoded_and_a_right_that_is_missing_is_told(
         assert numbers(theirs, table) == [1]
 
 
+def test_statement_may_take_longer_than_connecting(mariadb: embedded.MariaDB) -> None:
+    with connect(f"{mariadb.url}?connect_timeout=1") as connection:
+        assert connection.execute("SELECT sleep(1.5)").fetchone() == (0,)
+    with connect(f"{mariadb.url}?read_timeout=1") as connection, pytest.raises(Interrupted, match="timed out"):
+        connection.execute("SELECT sleep(5)")
+
+
 def test_unix_socket_leads_to_the_same_server(mariadb: embedded.MariaDB, connection: Connection) -> None:
     row = connection.execute("SELECT @@datadir, @@socket").fetchone()
     assert row

@@ -1,5 +1,6 @@
 """Data sources of MySQL and MariaDB: what they say is read, and nothing that is shown of them is a secret."""
 
+import socket
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.database.mysql import _parsed, _sent, where
+from windrow.database.mysql import _parsed, _sent, connect, where
 from windrow.errors import DatabaseUnreachable
 
 
@@ -76,6 +77,13 @@ def test_an_option_that_there_is_not_is_answered_with_those_there_are() -> None:
 def test_no_password_is_shown_whatever_it_is(password: str) -> None:
     shown = where(f"mysql://relay:{password}@db.example/shop")
     assert shown in {"db.example:3306/shop", "(unreadable)"} or password not in shown
+
+
+def test_server_that_takes_connections_and_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(DatabaseUnreachable, match=rf"dataSource 127\.0\.0\.1:{port}/shop: .*timed out"):
+            connect(f"mysql://relay@127.0.0.1:{port}/shop?connect_timeout=1")
 
 
 def test_values_travel_in_windrows_types() -> None:

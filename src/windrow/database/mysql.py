@@ -174,10 +174,11 @@ def connect(data_source: str, application: str = "windrow") -> Connection:
         return read.replace(tzinfo=UTC) if isinstance(read, datetime) else read
 
     server, options = _parsed(data_source)
+    within = options.get("connect_timeout", _CONNECT_WITHIN)
     try:
-        driver = pymysql.connect(
+        driver: Any = pymysql.connect(
             **server,
-            **{"connect_timeout": _CONNECT_WITHIN, **options},
+            **{**options, "connect_timeout": within, "read_timeout": within},
             autocommit=True,
             charset="utf8mb4",
             program_name=application,
@@ -185,10 +186,11 @@ def connect(data_source: str, application: str = "windrow") -> Connection:
             conv={**conversions, FIELD_TYPE.DATETIME: moment},
             defer_connect=True,
         )
-        within = options.get("connect_timeout", _CONNECT_WITHIN)
         driver.connect(None if "unix_socket" in options else _socket(server["host"], server["port"], within))
     except (pymysql.MySQLError, OSError) as error:
         raise DatabaseUnreachable(_sentence(_words(error), data_source)) from error
+    # Only while we connect is a silent server one that is not there: a statement may take its time.
+    driver._read_timeout = options.get("read_timeout")  # noqa: SLF001 - PyMySQL has no other way
     connection = Connection(driver)
     connection.execute(_SESSION)
     return connection
