@@ -15,11 +15,14 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from psycopg.sql import SQL
 from pyspark.sql import SparkSession
 
 from windrow import Message, Outbox, embedded
+from windrow.database.connections import connect
 from windrow.errors import DatabaseUnreachable, Interrupted
 from windrow.kafka.clients import client_config, committed_positions, create_topic, position_reader
+from windrow.publish.dead_letter import DeadLetters, LetterTable
 from windrow.relay import Relay
 from windrow.relay.registry import Registry
 from windrow.relay.setup import Storage, prepare
@@ -154,6 +157,28 @@ class Pipeline:
         return [message.value() for message in self.received()]
 
 
+class Foreign(Pipeline):
+    """A pipeline over a table that somebody else has made, and that windrow has not been initialised on."""
+
+    def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with self.connect() as connection:
+            cursor = connection.execute(statement.format(table=self.settings.outbox_table), parameters or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def count(self, condition: str = "true") -> int:
+        return int(self.execute(f"SELECT count(*) FROM {{table}} WHERE {condition}")[0][0])
+
+    def bury(self, number: int) -> None:
+        """Make a row a dead letter."""
+        with connect(self.settings.data_source) as connection:
+            LetterTable(self.settings, connection).execute("bury", letters=f"[[{number}, null]]", reason="of no use")
+
+    def write_back(self) -> None:
+        """Write the one dead letter to the outbox anew."""
+        letters = DeadLetters(self.settings)
+        assert (letters.retry(None), letters.write_back(SQL("true"))) == (1, 1)
+
+
 @pytest.fixture
 def strategy() -> dict[str, str]:
     """Settings of every pipeline of a test; those that hold for several strategies are parametrised with `CAPTURES`."""
@@ -201,6 +226,31 @@ def make_pipeline(
 
     def make(partitions: int = 2, storage: Storage = "plain", **settings: Any) -> Pipeline:
         return pipeline_on(database.url, kafka.client_config, spark, partitions, storage, **{**chosen, **settings})
+
+    return make
+
+
+@pytest.fixture
+def make_foreign(
+    database: embedded.Postgres | embedded.MariaDB, kafka: embedded.Kafka, spark: SparkSession, strategy: dict[str, str]
+) -> Callable[..., Any]:
+    """Make a pipeline of this kind over such a table, with settings of its own."""
+    chosen = {name: value for name, value in strategy.items() if name != "database"}
+
+    def make(kind: type[Foreign], table: str, topic: str = "{name}.messages", **settings: Any) -> Foreign:
+        name = f"foreign_{uuid4().hex[:8]}"
+        loaded = Settings.load(
+            environment={},
+            name=name,
+            outbox_table=name,
+            data_source=database.url,
+            base_kafka_config=kafka.client_config,
+            **{**chosen, **settings},
+        )
+        pipeline = kind(loaded, topic.format(name=name), spark)
+        create_topic(loaded, pipeline.topic, 2)
+        pipeline.execute(table)
+        return pipeline
 
     return make
 

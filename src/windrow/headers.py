@@ -1,9 +1,13 @@
 """Headers as two JSON arrays, for databases that have no arrays of their own: the names, and their contents.
 
 A content is a string, which stands for its UTF-8; null, which is a header without content; or `{"base64": "…"}`, for
-bytes that are no UTF-8. The arrays are of one length; no array is an empty one. Invariant: what `encoded` wrote,
-`decoded` reads as it was, and whatever else `decoded` is given, it reads it whole or raises a ValueError. The JSON is
-ASCII, so that no connection's character set can change it.
+bytes that are no UTF-8. The arrays are of one length; no array is an empty one.
+
+Others write headers as one JSON object: then it stands in the contents' place, with nothing in the names'. What is
+neither a string nor null in it, a number for instance, is taken as the text that it is in JSON.
+
+Invariant: what `encoded` wrote, `decoded` reads as it was, and whatever else `decoded` is given, it reads it whole or
+raises a ValueError. The JSON is ASCII, so that no connection's character set can change it.
 """
 
 import json
@@ -18,11 +22,16 @@ def encoded(headers: Iterable[tuple[str, bytes | None]]) -> tuple[str, str]:
 
 
 def decoded(names: str | bytes | None, contents: str | bytes | None) -> tuple[list[str], list[bytes | None]]:
-    keys = [_name(key) for key in _array(names)]
-    values = [_decoded(content) for content in _array(contents)]
-    if len(keys) != len(values):
-        raise ValueError(f"there are {len(keys)} names of headers, but {len(values)} contents")
-    return keys, values
+    try:
+        keys, values = (None if text is None else json.loads(text) for text in (names, contents))
+        if keys is None and isinstance(values, dict):
+            return [_name(key) for key in values], [_as_text(content) for content in values.values()]
+    except RecursionError:
+        raise ValueError("the headers are nested too deeply") from None
+    read = [_name(key) for key in _array(keys)], [_decoded(content) for content in _array(values)]
+    if len(read[0]) != len(read[1]):
+        raise ValueError(f"there are {len(read[0])} names of headers, but {len(read[1])} contents")
+    return read
 
 
 def _encoded(content: bytes | None) -> str | dict[str, str] | None:
@@ -34,16 +43,14 @@ def _encoded(content: bytes | None) -> str | dict[str, str] | None:
         return {"base64": b64encode(content).decode()}
 
 
-def _array(text: str | bytes | None) -> list[Any]:
-    if text is None:
-        return []
-    try:
-        array = json.loads(text)
-    except RecursionError:
-        raise ValueError("the headers are nested too deeply") from None
-    if not isinstance(array, list):
-        raise ValueError(f"the headers are no JSON array, but {type(array).__name__}")  # noqa: TRY004 - as documented
-    return array
+def _array(loaded: object) -> list[Any]:
+    match loaded:
+        case None:
+            return []
+        case list():
+            return loaded
+        case _:
+            raise ValueError(f"the headers are no JSON array, but {type(loaded).__name__}")
 
 
 def _name(key: object) -> str:
@@ -63,3 +70,9 @@ def _decoded(content: object) -> bytes | None:
             return b64decode(text, validate=True)
         case _:
             raise ValueError(f'a header\'s content is neither text, null nor {{"base64": "…"}}: {content!r}')
+
+
+def _as_text(content: object) -> bytes | None:
+    if content is None:
+        return None
+    return (content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)).encode()

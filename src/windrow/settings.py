@@ -275,6 +275,10 @@ class Settings:
             mistakes.append("transform: is for capture: snapshot, whose positions a query's batches can be told by")
         if self.dialect == "mysql" and self.capture == "snapshot":
             mistakes.append("capture: snapshot goes by what PostgreSQL's transactions see: on MySQL give mark or sweep")
+        if self.dialect == "mysql" and self.layout in {"goharvest", "tomorrow-one"}:
+            mistakes.append(
+                f"layout: {self.layout} is of tables on PostgreSQL: on MySQL give windrow, debezium or custom"
+            )
         if self.delivery == "at-least-once" and self.capture == "snapshot":
             mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
         if mistakes:

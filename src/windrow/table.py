@@ -14,7 +14,7 @@ Dialect: TypeAlias = Literal["postgresql", "mysql"]
 """Whose SQL a database speaks; MariaDB speaks MySQL's."""
 _LONGEST: Final = 63
 _LONGEST_TABLE: Final = _LONGEST - len("_dead_letter")
-_TAKEN: Final = frozenset({"release", "chosen_id", "letter", "behind"})
+_TAKEN: Final = frozenset({"release", "chosen_id", "letter", "behind", "aside", "aside_behind"})
 """Names that statements give to columns of windrow's own, beside those of the outbox."""
 _UNFIT: Final = re.compile(r"[%{}\0\ud800-\udfff]")
 

@@ -7,16 +7,15 @@ from uuid import uuid4
 import psycopg
 import pytest
 from confluent_kafka import Consumer
-from psycopg.sql import SQL
 from pyspark.sql import SparkSession
 
-from fix_pipeline import CAPTURES, Pipeline, wait_for
+from fix_pipeline import Foreign, wait_for
 from windrow import embedded
 from windrow.cli.init import init
 from windrow.election.neli import Neli
 from windrow.errors import OutboxTableMissing
 from windrow.kafka.clients import client_config, create_topic
-from windrow.publish.dead_letter import DeadLetters, LetterTable
+from windrow.publish.dead_letter import DeadLetters
 from windrow.relay.setup import prepare, takeover
 from windrow.relay.status import status
 from windrow.settings import Settings
@@ -39,7 +38,7 @@ VALUES (now(), %s, %s, %s, %s, %s)
 """
 
 
-class Goharvest(Pipeline):
+class Goharvest(Foreign):
     """A pipeline whose application writes as goharvest's do."""
 
     def stash(
@@ -95,15 +94,15 @@ limits:
     return make
 
 
-@CAPTURES
+@pytest.mark.parametrize("capture", ["snapshot", "mark"])
 def test_rows_of_before_and_after_the_takeover_are_relayed_as_they_are(
-    make: Callable[..., Goharvest], strategy: dict[str, str]
+    make: Callable[..., Goharvest], capture: str
 ) -> None:
-    pipeline = make(shards=2, limits={"pageRecords": 1}, source="shop", purge={"interval": "100ms"}, **strategy)
+    pipeline = make(shards=2, limits={"pageRecords": 1}, source="shop", purge={"interval": "100ms"}, capture=capture)
     pipeline.stash("ключ", "значение 🌾", ["b", "a", "b"], ["1", "", None])
     pipeline.stash("tombstone", None)
     rewritten = "goharvest's layout" in str(takeover(pipeline.settings))
-    assert rewritten == (strategy["capture"] == "snapshot"), "goharvest's own column of marks is taken as it is"
+    assert rewritten == (capture == "snapshot"), "goharvest's own column of marks is taken as it is"
     prepare(pipeline.settings)
     assert takeover(pipeline.settings) is None
     pipeline.stash("more names", "", ["one", "two"], ["1"])
@@ -127,13 +126,11 @@ def test_dead_letter_is_kept_as_bytes_and_written_back_as_goharvest_has_it(make:
     pipeline = make()
     prepare(pipeline.settings)
     pipeline.stash("key", "grüße", ["a", "b"], ["ü", None])
-    letters = DeadLetters(pipeline.settings)
-    with pipeline.connect() as connection:
-        LetterTable(pipeline.settings, connection).execute("bury", ids=[1], behind=[None], reason="of no use")
-    content = letters.show(1)
+    pipeline.bury(1)
+    content = DeadLetters(pipeline.settings).show(1)
     assert content is not None
     assert (content.key, content.value, content.header_values) == (b"key", "grüße".encode(), ["ü".encode(), None])
-    assert (letters.retry(None), letters.write_back(SQL("true"))) == (1, 1)
+    pipeline.write_back()
     first, second = pipeline.rows()
     assert second == first == (pipeline.topic, "key", "grüße", ["a", "b"], ["ü", None], None)
 

@@ -10,10 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from psycopg.sql import SQL
 from psycopg.types.json import Jsonb
-from pyspark.sql import SparkSession
 
-from fix_pipeline import Pipeline, limit_message_size, wait_for
-from windrow import embedded
+from fix_pipeline import Foreign, Pipeline, limit_message_size, wait_for
 from windrow.capture.mark import MarkCapture
 from windrow.database.layouts import TOMORROW_ONE
 from windrow.database.postgres import PLANS
@@ -21,18 +19,18 @@ from windrow.database.queries import query
 from windrow.database.tables import Tables
 from windrow.election.mandate import Term
 from windrow.errors import SettingsInvalid
-from windrow.kafka.clients import client_config, create_topic
+from windrow.kafka.clients import client_config
 from windrow.publish.dead_letter import DeadLetters
 from windrow.record import Shard
 from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
 from windrow.relay.setup import prepare, takeover
 from windrow.relay.status import status
-from windrow.settings import Purge, Settings
+from windrow.settings import Purge
 
 CLASSIC, REACTIVE = "timestamp", "timestamptz"
 TABLES = """
-CREATE TABLE {table} (
+CREATE TABLE {{table}} (
   id bigserial PRIMARY KEY,
   created {time} NOT NULL,
   processed {time},
@@ -41,12 +39,12 @@ CREATE TABLE {table} (
   value bytea NOT NULL,
   headers jsonb
 );
-CREATE INDEX ON {table} (id) WHERE processed IS NULL;
-CREATE TABLE {table}_lock (id varchar(32) PRIMARY KEY, owner_id varchar(128) NOT NULL, valid_until {time} NOT NULL);
+CREATE INDEX ON {{table}} (id) WHERE processed IS NULL;
+CREATE TABLE {{table}}_lock (id varchar(32) PRIMARY KEY, owner_id varchar(128) NOT NULL, valid_until {time} NOT NULL);
 """
 
 
-class TomorrowOne(Pipeline):
+class TomorrowOne(Foreign):
     """A pipeline whose application writes as the users of that library do."""
 
     def save(self, key: str | None, value: bytes, headers: Jsonb | None = None) -> int:
@@ -59,11 +57,6 @@ class TomorrowOne(Pipeline):
         )[0]
         return int(str(row[0]))
 
-    def execute(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
-        with self.connect() as connection:
-            cursor = connection.execute(statement.format(table=self.settings.outbox_table), parameters)
-            return cursor.fetchall() if cursor.description else []
-
     def publish_as_theirs(self, number: int) -> None:
         """What the other library does: send, then note when."""
         ((key, value),) = self.execute("SELECT key, value FROM {table} WHERE id = %s", number)
@@ -75,28 +68,11 @@ class TomorrowOne(Pipeline):
     def unprocessed(self) -> list[int]:
         return [int(str(row[0])) for row in self.execute("SELECT id FROM {table} WHERE processed IS NULL ORDER BY id")]
 
-    def count(self) -> int:
-        return int(str(self.execute("SELECT count(*) FROM {table}")[0][0]))
-
 
 @pytest.fixture
-def make(postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession) -> Callable[..., TomorrowOne]:
+def make(make_foreign: Callable[..., TomorrowOne]) -> Callable[..., TomorrowOne]:
     def make(time: str = CLASSIC, **more: object) -> TomorrowOne:
-        """Their table, which windrow has not been initialised on."""
-        name = f"tomorrow_{uuid4().hex[:8]}"
-        settings = Settings.load(
-            environment={},
-            name=name,
-            outbox_table=name,
-            data_source=postgres.url,
-            base_kafka_config=kafka.client_config,
-            **{"capture": "mark", "source": "shop", **more},
-        )
-        pipeline = TomorrowOne(settings, f"{name}.messages", spark)
-        create_topic(settings, pipeline.topic, 2)
-        with pipeline.connect() as connection:
-            connection.execute(TABLES.format(table=name, time=time).encode())
-        return pipeline
+        return make_foreign(TomorrowOne, TABLES.format(time=time), **{"capture": "mark", "source": "shop", **more})
 
     return make
 

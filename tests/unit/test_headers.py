@@ -24,9 +24,21 @@ def test_text_is_a_string_none_is_null_and_other_bytes_are_base64() -> None:
     assert encoded(headers) == ('["a", "b", "a", "d"]', '["", null, {"base64": "/wA="}, "Gr\\u00f6\\u00dfe"]')
 
 
-@pytest.mark.parametrize(("names", "contents"), [(None, None), ("[]", "[]"), (None, "[]"), (b"[]", None)])
+@pytest.mark.parametrize(
+    ("names", "contents"), [(None, None), ("[]", "[]"), (None, "[]"), (b"[]", None), (None, "{}"), (None, "null")]
+)
 def test_nothing_and_empty_arrays_are_no_headers(names: str | bytes | None, contents: str | bytes | None) -> None:
     assert decoded(names, contents) == ([], [])
+
+
+def test_an_object_is_read_as_its_names_and_contents_and_what_is_no_text_as_its_json() -> None:
+    given = '{"a": "Größe", "b": null, "c": 1, "d": 2.50, "e": true, "f": {"base64": "ü"}, "g": [1, null], "h": ""}'
+    names, contents = decoded(None, given)
+    assert names == list("abcdefgh")
+    expected = ["Größe", None, "1", "2.5", "true", '{"base64": "ü"}', "[1, null]", ""]
+    assert contents == [text if text is None else text.encode() for text in expected]
+    assert decoded(None, given.encode()) == (names, contents)
+    assert decoded(None, '{"a": 1, "a": "2"}') == (["a"], [b"2"])
 
 
 @pytest.mark.parametrize(
@@ -38,7 +50,6 @@ def test_nothing_and_empty_arrays_are_no_headers(names: str | bytes | None, cont
         ("", ""),
         ('"a"', '["1"]'),
         ('{"a": 1}', '["1"]'),
-        ("null", "null"),
         ("[1]", '["1"]'),
         ("[null]", '["1"]'),
         (r'["\u0000"]', '["1"]'),
@@ -54,6 +65,15 @@ def test_nothing_and_empty_arrays_are_no_headers(names: str | bytes | None, cont
         ('["a"]', r'["\ud800"]'),
         ('["a"]', b'["\xff"]'),
         ("[" * 100_000, "[]"),
+        (None, '{"a": ' * 100_000),
+        ("[]", '{"a": "1"}'),
+        (None, '"a"'),
+        (None, "1"),
+        (None, '["1"]'),
+        (None, '{"a": "1"'),
+        (None, r'{"\u0000": "1"}'),
+        (None, r'{"a": "\ud800"}'),
+        (None, r'{"a": ["\ud800"]}'),
     ],
 )
 def test_anything_malformed_is_refused(names: str | bytes, contents: str | bytes | None) -> None:

@@ -45,6 +45,8 @@ class Finding(NamedTuple):
 
 
 NOT_THERE: Final = Table({}, frozenset())
+_UNLESS_THERE: Final = "/*M! IF NOT EXISTS */"
+"""What only MariaDB reads."""
 
 
 def additions(layout: Layout, capture: str, table: Table = NOT_THERE) -> Iterator[Addition]:
@@ -87,24 +89,26 @@ def _on_postgresql(layout: Layout, capture: str, table: Table) -> Iterator[Addit
 
 
 def _on_mysql(layout: Layout, table: Table) -> Iterator[Addition]:
-    """MySQL's ALTER TABLE does not ask what is there: nothing is added that a new table is made with."""
+    """MySQL's ALTER TABLE, unlike MariaDB's, does not ask what is there, and cannot be taken back: each step is added
+    by itself where it is lacking, and nothing that a new table is made with.
+    """
     mark, processed, number = layout.columns.mark, layout.processed, layout.columns.id
     taken_over = bool(table.columns) or not layout.own
-    if taken_over and layout.added.keys() - table.columns.keys():
-        columns = ", ".join(f"ADD COLUMN {name} {kind}" for name, kind in layout.added.items())
+    if taken_over and (lacking := [name for name in layout.added if name not in table.columns]):
+        columns = ", ".join(f"ADD COLUMN {_UNLESS_THERE} {name} {layout.added[name]}" for name in lacking)
         yield Addition(
-            f"columns {' and '.join(layout.added)} (its rows' order and age), for which it is rewritten once;"
+            f"columns {' and '.join(lacking)} (its rows' order and age), for which it is rewritten once;"
             " writers wait meanwhile",
             SQL(f"ALTER TABLE {{outbox}} {columns}"),
         )
     if table.columns and number not in layout.added and _lacks(table, number):
         yield Addition(f"a unique index on {number}", SQL(f"CREATE UNIQUE INDEX windrow_id ON {{outbox}} ({number})"))
     if taken_over and unquoted(mark) not in table.columns:
-        yield Addition(f"a column {mark}", SQL(f"ALTER TABLE {{outbox}} ADD COLUMN {mark} binary(16)"))
+        yield Addition(f"a column {mark}", SQL(f"ALTER TABLE {{outbox}} ADD COLUMN {_UNLESS_THERE} {mark} binary(16)"))
     if processed and _lacks(table, processed):
         yield Addition(
             f"an index on {processed} and {number}",
-            SQL(f"CREATE INDEX windrow_processed ON {{outbox}} ({processed}, {number})"),
+            SQL(f"CREATE INDEX {_UNLESS_THERE} windrow_processed ON {{outbox}} ({processed}, {number})"),
         )
 
 

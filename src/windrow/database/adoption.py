@@ -51,12 +51,12 @@ def fit(columns: Mapping[str, str], settings: Settings) -> Layout:
     """The layout of a table that is there, or an error that names what it lacks."""
     outbox = Tables.of(settings).outbox.as_string()
     if settings.layout == "custom":
-        if wrong := [*misfits(settings.columns, columns)]:
+        if wrong := [*misfits(settings.columns, columns, settings.dialect)]:
             raise OutboxTableMissing(
                 f"outboxTable {outbox} is not as the setting columns says: {'; '.join(wrong)}\n"
                 "Correct columns, or change the table."
             )
-        return custom(settings.columns, columns)
+        return custom(settings.columns, columns, settings.dialect)
     family = _FAMILIES[settings.dialect]
     among = list(family.named) if settings.layout == "auto" else [settings.layout]
     if layout := family.told(columns, among):
@@ -85,7 +85,7 @@ def adopted(table: Table, settings: Settings) -> Layout:
 def awaited(settings: Settings) -> Layout:
     """The layout that a table nobody can look at is going to have, by the settings alone."""
     if settings.layout == "custom":
-        named = custom(settings.columns, {})
+        named = custom(settings.columns, {}, settings.dialect)
     else:
         named = _FAMILIES[settings.dialect].named.get(settings.layout, _new(settings))
     refuse_unfit(named, settings, settings.capture)

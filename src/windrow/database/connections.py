@@ -60,7 +60,7 @@ class Connection(Protocol):
 def connect(data_source: str, application: str = "windrow") -> Connection:
     """Connect, in autocommit; the error names the setting, the server and the remedy."""
     if dialect_of(data_source) == "mysql":
-        return mysql.connect(data_source)
+        return mysql.connect(data_source, application)
     return postgres.connect(data_source, application)
 
 

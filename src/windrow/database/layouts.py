@@ -16,8 +16,19 @@ from typing import Final
 
 from psycopg.sql import SQL, Composable
 
+from windrow.database.postgres_conversions import (
+    AS_JSON,
+    as_bytes,
+    as_topic,
+    from_bytes,
+    json_contents,
+    json_names,
+    length_of,
+)
+
 TX: Final = "tx"
-_ROUTED_TO: Final = "outbox.event."
+ROUTED_TO: Final = "outbox.event."
+"""What Debezium's default routing puts before the aggregate's type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,51 +111,6 @@ class Family:
             return self.debezium(kinds)
         return self.named[name] if name else None
 
-
-def as_topic(expression: str) -> str:
-    """A topic's name; without one, or with one that no topic can have, a row becomes a dead letter as others do."""
-    return f"left(coalesce({expression}, ''), 249)"
-
-
-def as_bytes(column: str, kind: str) -> str:
-    """A column of this type as bytes, text in UTF-8."""
-    return column if kind == "bytea" else f"convert_to({column}::text, 'UTF8')"
-
-
-def length_of(column: str, kind: str) -> str:
-    """How many bytes that is, near enough."""
-    return f"coalesce(octet_length({column if kind == 'bytea' else f'{column}::text'}), 0)"
-
-
-def from_bytes(expression: str, kind: str) -> str:
-    """Bytes as what a column of this type holds."""
-    return expression if kind == "bytea" else f"convert_from({expression}, 'UTF8')::{kind}"
-
-
-def json_names(column: str) -> str:
-    """The names of the headers in a JSON object, of type jsonb.
-
-    What is neither an object nor null gets a name without a content, and becomes a dead letter as malformed rows do.
-    """
-    return (
-        f"CASE jsonb_typeof(coalesce({column}, 'null'))"
-        f" WHEN 'object' THEN ARRAY(SELECT jsonb_object_keys({column}))"
-        " WHEN 'null' THEN '{}' ELSE ARRAY['headers'] END"
-    )
-
-
-def json_contents(column: str) -> str:
-    """Their contents, in the order of the names."""
-    each = f"jsonb_each_text({column}) AS header (name, content)"
-    contents = f"ARRAY(SELECT convert_to(content, 'UTF8') FROM {each})"  # noqa: S608 - a name of ours, or quoted
-    return f"CASE WHEN jsonb_typeof({column}) = 'object' THEN {contents} ELSE '{{}}' END"
-
-
-AS_JSON: Final = (
-    "(SELECT jsonb_object_agg(name, convert_from(content, 'UTF8'))"
-    " FROM unnest(header_keys, header_values) AS header (name, content))"
-)
-"""Headers as a JSON object."""
 
 _CONTENT: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
 
@@ -238,7 +204,7 @@ def debezium(kinds: Mapping[str, str]) -> Layout:
         Columns(
             id="windrow_id",
             create_time="windrow_time",
-            topic=as_topic(f"'{_ROUTED_TO}' || aggregatetype"),
+            topic=as_topic(f"'{ROUTED_TO}' || aggregatetype"),
             key=as_bytes("aggregateid", key),
             value=as_bytes("payload", payload),
             header_keys="ARRAY['id']",
@@ -249,7 +215,7 @@ def debezium(kinds: Mapping[str, str]) -> Layout:
         ),
         {
             "id": "gen_random_uuid()",
-            "aggregatetype": f"substr(topic, {len(_ROUTED_TO) + 1})",
+            "aggregatetype": f"substr(topic, {len(ROUTED_TO) + 1})",
             "aggregateid": from_bytes("key", key),
             "type": "''",
             "payload": from_bytes("value", payload),

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     import pymysql
 
 _PORT: Final = 3306
-_CONNECT_WITHIN: Final = 10.0
+_CONNECT_WITHIN: Final = 10
 _OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
     **dict.fromkeys(("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "unix_socket"), str),
     **dict.fromkeys(("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"), lambda text: text in {"1", "true"}),
     **dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), int),
 }
 """What a data source may say behind its question mark: options of PyMySQL's, and how to read them."""
+_UNREADABLE: Final = (
+    "dataSource cannot be read: give mysql://user:password@host:3306/database, each percent-encoded, and behind it"
+    f" ?option=value with any of {', '.join(_OPTIONS)}"
+)
 # A peer that vanished without a word is noticed in seconds, not in hours.
 _VIGILANT: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -170,10 +174,11 @@ def connect(data_source: str, application: str = "windrow") -> Connection:
         return read.replace(tzinfo=UTC) if isinstance(read, datetime) else read
 
     server, options = _parsed(data_source)
+    within = options.get("connect_timeout", _CONNECT_WITHIN)
     try:
-        driver = pymysql.connect(
+        driver: Any = pymysql.connect(
             **server,
-            **{"connect_timeout": int(_CONNECT_WITHIN), **options},
+            **{**options, "connect_timeout": within, "read_timeout": within},
             autocommit=True,
             charset="utf8mb4",
             program_name=application,
@@ -181,9 +186,11 @@ def connect(data_source: str, application: str = "windrow") -> Connection:
             conv={**conversions, FIELD_TYPE.DATETIME: moment},
             defer_connect=True,
         )
-        driver.connect(None if "unix_socket" in options else _socket(server["host"], server["port"]))
+        driver.connect(None if "unix_socket" in options else _socket(server["host"], server["port"], within))
     except (pymysql.MySQLError, OSError) as error:
         raise DatabaseUnreachable(_sentence(_words(error), data_source)) from error
+    # Only while we connect is a silent server one that is not there: a statement may take its time.
+    driver._read_timeout = options.get("read_timeout")  # noqa: SLF001 - PyMySQL has no other way
     connection = Connection(driver)
     connection.execute(_SESSION)
     return connection
@@ -195,7 +202,9 @@ def where(data_source: str) -> str:
         server, options = _parsed(data_source)
     except DatabaseUnreachable:
         return "(unreadable)"
-    return f"{options.get('unix_socket') or '{host}:{port}'.format(**server)}/{server['database']}"
+    host = f"[{server['host']}]" if ":" in server["host"] else server["host"]
+    at = options.get("unix_socket") or f"{host}:{server['port']}"
+    return f"{at}/{server['database']}"
 
 
 def _parsed(data_source: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -211,17 +220,17 @@ def _parsed(data_source: str) -> tuple[dict[str, Any], dict[str, Any]]:
         }
         given = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
         options = {name: _OPTIONS[name](value) for name, value in given.items()}
-    except (ValueError, KeyError) as error:
-        known = ", ".join(_OPTIONS)
-        what = f"cannot be read: give mysql://user@host:3306/database, and behind it ?option=value with any of {known}"
-        raise DatabaseUnreachable(f"dataSource {what}") from (error if isinstance(error, KeyError) else None)
+    except (ValueError, KeyError):
+        raise DatabaseUnreachable(_UNREADABLE) from None
+    if "@" in url.path:  # a password with a slash in it
+        raise DatabaseUnreachable(_UNREADABLE)
     if not server["database"]:
         raise DatabaseUnreachable("dataSource names no database: give mysql://user@host:3306/database")
     return server, options
 
 
-def _socket(host: str, port: int) -> socket.socket:
-    connection = socket.create_connection((host, port), _CONNECT_WITHIN)
+def _socket(host: str, port: int, within: int) -> socket.socket:
+    connection = socket.create_connection((host, port), within)
     for option in _VIGILANT:
         connection.setsockopt(*option)
     connection.settimeout(None)

@@ -2,7 +2,8 @@
 
 A query starts with `-- name: …` and a line that describes it. `{braces}` are identifiers and fragments, filled in
 as composed SQL; `%(names)s` are parameters. Each dialect has files of its own with the same names in them, where it has
-a use for them: who asks for a query by its name asks for the same thing in either.
+a use for them: who asks for a query by its name asks for the same thing in either. Where rows are sorted by their id,
+the first of what is selected, `ORDER BY` says 1: a table of one's own may call its id `size`, and that name is taken.
 """
 
 import re

@@ -31,7 +31,7 @@ FROM (
     SELECT {id} AS chosen_id, {size} AS size
     FROM {outbox}
     WHERE @windrow_release IS NOT NULL AND {free} AND {mine}
-    ORDER BY {id}
+    ORDER BY 1
     LIMIT %(records)s
   ) AS next
 ) AS summed
@@ -75,4 +75,4 @@ SELECT {id} FROM {outbox} WHERE {id} BETWEEN %(first)s AND %(last)s AND {mark} =
 
 -- name: peek
 -- The next rows, without taking them.
-SELECT {columns} FROM ({rows}) AS waiting WHERE {ahead} AND {mine} ORDER BY {id} LIMIT %(records)s
+SELECT {columns} FROM ({rows}) AS waiting WHERE {ahead} AND {mine} ORDER BY 1 LIMIT %(records)s

@@ -27,7 +27,7 @@ WITH control AS MATERIALIZED (
   FROM (
     SELECT chosen_id, sum(size) OVER (ORDER BY chosen_id ROWS UNBOUNDED PRECEDING) - size AS before
     FROM (
-      SELECT {id} AS chosen_id, {size} AS size FROM {outbox} WHERE {free} AND {mine} ORDER BY {id} LIMIT %(records)s
+      SELECT {id} AS chosen_id, {size} AS size FROM {outbox} WHERE {free} AND {mine} ORDER BY 1 LIMIT %(records)s
     ) AS next
   ) AS summed
   WHERE before < %(bytes)s
@@ -64,4 +64,4 @@ SELECT {id} FROM {outbox} WHERE {id} BETWEEN %(first)s AND %(last)s AND {mark} =
 
 -- name: peek
 -- The next rows, without taking them.
-SELECT {columns} FROM ({rows}) AS rows WHERE {ahead} AND {mine} ORDER BY {id} LIMIT %(records)s
+SELECT {columns} FROM ({rows}) AS rows WHERE {ahead} AND {mine} ORDER BY 1 LIMIT %(records)s

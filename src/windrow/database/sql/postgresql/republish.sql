@@ -26,7 +26,7 @@ WITH next AS MATERIALIZED (
          {timestamp} AS timestamp
   FROM ({chosen}) AS chosen
   WHERE {id} BETWEEN %(first)s AND %(last)s
-  ORDER BY {id}
+  ORDER BY 1
   LIMIT %(chunk)s
 ), written AS (
   INSERT INTO {outbox} ({written}) SELECT {content} FROM next ORDER BY id

@@ -63,7 +63,7 @@ FROM (
       AND pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(tx, %(lo)s::pg_snapshot)
       AND {mine}
-    ORDER BY {id}
+    ORDER BY 1
     LIMIT %(records)s + 1
   ) AS next
   WINDOW so_far AS (ORDER BY id ROWS UNBOUNDED PRECEDING)
@@ -81,7 +81,7 @@ FROM (
       AND pg_visible_in_snapshot(tx, {hi}::pg_snapshot)
       AND NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
       AND {mine}
-    ORDER BY {id}
+    ORDER BY 1
     LIMIT {records}
   ) AS next
 ) AS summed
