@@ -183,7 +183,7 @@ def test_columns_of_any_name_are_relayed(make: Make, more: dict[str, str]) -> No
 def test_columns_called_as_other_parts_of_a_message_are_not_confused_with_them(make: Make) -> None:
     pipeline = make(CONFUSED, CONFUSED_COLUMNS, limits={"pageRecords": 3}, shards=1)
     values = ["x" * (10 - number) for number in range(9)]
-    for number, value in enumerate(values, 1):
+    for number, value in enumerate(values, -4):
         pipeline.execute(
             'INSERT INTO {table} ("size", "value", "key", "id") VALUES (%s, %s, %s, %s)',
             *(number, pipeline.topic, value, "customer"),

@@ -154,9 +154,9 @@ class SnapshotCapture:
     def _before_first(self, lo: Snapshot, hi: Snapshot) -> int:
         """An id below all of those between `lo` and `hi`, so that paging does not start among the published ones."""
         if lo == NOTHING:
-            return 0
+            return -NO_BOUND
         row = self._row("first", lo=str(lo), hi=str(hi))
-        return row[0] - 1 if row and row[0] is not None else 0
+        return row[0] - 1 if row and row[0] is not None else -NO_BOUND
 
     def control(self) -> Control:
         row = self._connection.execute(self._tables.query("relay", "control"), self._me).fetchone()
