@@ -9,7 +9,7 @@ import pytest
 
 from fix_command import windrow_apart, write_config
 from fix_load import Load
-from fix_pipeline import Pipeline, wait_for
+from fix_pipeline import Pipeline, limit_message_size, wait_for
 from windrow.errors import TransformInvalid
 from windrow.kafka.clients import create_topic
 from windrow.publish.dead_letter import DeadLetters
@@ -65,10 +65,11 @@ def test_load_is_transformed_once_and_in_order_over_epochs_and_purges(make_pipel
 
 def test_message_that_kafka_refuses_becomes_a_dead_letter(make_pipeline: Callable[..., Pipeline]) -> None:
     query = """
-        SELECT id, topic, key, IF(value = 'large', repeat('x', 30000000), value) AS value
+        SELECT id, topic, key, IF(value = 'large', repeat('x', 30000), value) AS value
         FROM (SELECT id, topic, key, CAST(value AS string) AS value FROM outbox)
     """
     pipeline = transformed(make_pipeline(), query)
+    limit_message_size(pipeline, 10_000)
     pipeline.write(*(pipeline.message(text) for text in ("one", "large", "two")))
     with pipeline.relay() as relay:
         pipeline.wait_published(relay, 2, 120)

@@ -25,7 +25,13 @@ SETTLING: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-_COMMON: Final[Mapping[str, Any]] = {"log_level": 2, "reconnect.backoff.max.ms": 1000}
+_COMMON: Final[Mapping[str, Any]] = {
+    "log_level": 2,
+    "reconnect.backoff.max.ms": 1000,
+    # With re-bootstrapping, librdkafka 2.16 removes and adds brokers while all are away: a producer then forgets the
+    # group's coordinator while it commits offsets to it, and waits forever; a consumer once aborted the process.
+    "metadata.recovery.strategy": "none",
+}
 
 
 def own_exception(raised: KafkaException | SystemError) -> KafkaException:
