@@ -25,13 +25,7 @@ SETTLING: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-_COMMON: Final[Mapping[str, Any]] = {
-    "log_level": 2,
-    "reconnect.backoff.max.ms": 1000,
-    # With re-bootstrapping, librdkafka 2.16 removes and adds brokers while all are away: a producer then forgets the
-    # group's coordinator while it commits offsets to it, and waits forever; a consumer once aborted the process.
-    "metadata.recovery.strategy": "none",
-}
+_COMMON: Final[Mapping[str, Any]] = {"log_level": 2, "reconnect.backoff.max.ms": 1000}
 
 
 def own_exception(raised: KafkaException | SystemError) -> KafkaException:
@@ -111,9 +105,10 @@ def check_own_topics(settings: Settings, shards: int) -> None:
             )
 
 
-def position_reader(settings: Settings) -> Consumer:
+def position_reader(settings: Settings, **own: Any) -> Consumer:
     """A consumer that never subscribes: it reads the positions that the group has committed."""
-    return Consumer(client_config(settings, {"group.id": settings.position_group_id, "enable.auto.commit": False}))
+    group = {"group.id": settings.position_group_id, "enable.auto.commit": False}
+    return Consumer(client_config(settings, {**group, **own}))
 
 
 def committed_position(reader: Consumer, settings: Settings, shard: int) -> Committed | None:

@@ -15,17 +15,14 @@ among released dead letters stands beside it, and is committed before `publish` 
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotInTime
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed
-from windrow.kafka.clients import client_config, committed_position, error_of, own_exception, position_reader
+from windrow.kafka.clients import committed_position, error_of, own_exception, position_reader
 from windrow.publish.scoreboard import Scoreboard
 from windrow.publish.sending import DEFAULTS, Report, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
@@ -37,6 +34,7 @@ _REPORTS_WITHIN: Final = 0.1
 _ANSWER_WITHIN: Final = 10.0
 _TELL_EVERY: Final = 1.0
 _TELL_WITHIN: Final = 5.0
+_ANSWERS_WITHIN: Final = 0.05
 
 
 def message_timeout(settings: Settings) -> timedelta:
@@ -183,36 +181,53 @@ class _Page:
 
 
 class _Figure:
-    """What the shard has published, as an offset of a group that has no members."""
+    """What the shard has published, as an offset of a group that has no members.
+
+    A consumer commits it that never subscribes. (An admin client could alter the group's offsets as well; but while
+    brokers go and come, that request of librdkafka 2.16 may abort the process.)
+    """
 
     def __init__(self, settings: Settings, shard: Shard) -> None:
         self._settings, self._shard = settings, shard.index
-        self._reader = position_reader(settings)
-        self._admin = AdminClient(client_config(settings))
+        self._consumer = position_reader(settings, on_commit=self._answered)
+        self._unanswered = 0
+        self._error: KafkaError | None = None
         self._told: Committed | None = None
         self._tell_at = 0.0
 
     def read(self) -> Committed | None:
-        return committed_position(self._reader, self._settings, self._shard)
+        return committed_position(self._consumer, self._settings, self._shard)
 
     def tell(self, committed: Committed) -> None:
         """Commit it, unless that was done a moment ago; nobody waits for the answer."""
         if committed != self._told and time.monotonic() >= self._tell_at:
-            self._commit(committed)
+            with contextlib.suppress(KafkaException):
+                self._commit(committed)
+            self._consumer.poll(0)  # takes answers
 
     def settle(self, committed: Committed) -> None:
         """Commit it, or raise."""
+        deadline = time.monotonic() + _TELL_WITHIN
         try:
-            self._commit(committed).result(_TELL_WITHIN)
-        except (KafkaException, NotInTime) as exception:
-            raise Interrupted("Kafka did not take the number of published records") from exception
+            self._commit(committed)
+            while self._unanswered and time.monotonic() < deadline:
+                self._consumer.poll(_ANSWERS_WITHIN)
+        except KafkaException as exception:
+            self._error = error_of(exception)
+        if self._unanswered or self._error:
+            raise Interrupted("Kafka did not take the number of published records")
 
     def close(self) -> None:
-        self._reader.close()
+        self._consumer.close()
 
-    def _commit(self, committed: Committed) -> "Future[ConsumerGroupTopicPartitions]":
+    def _commit(self, committed: Committed) -> None:
         self._told, self._tell_at = committed, time.monotonic() + _TELL_EVERY
-        group, topic = self._settings.position_group_id, self._settings.position_topic
+        self._error = None
+        topic = self._settings.position_topic
         offset = TopicPartition(topic, self._shard, committed.published, committed.metadata)
-        request = ConsumerGroupTopicPartitions(group, [offset])
-        return self._admin.alter_consumer_group_offsets([request], request_timeout=_TELL_WITHIN)[group]
+        self._consumer.commit(offsets=[offset], asynchronous=True)
+        self._unanswered += 1
+
+    def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        self._unanswered -= 1
+        self._error = error or next((each.error for each in offsets if each.error), None)
