@@ -32,7 +32,7 @@ from sqlalchemy.pool import NullPool
 
 from fix_mariadb import maria_connect
 from windrow import AsyncOutbox, Outbox, embedded
-from windrow.database import mysql
+from windrow.database import mysql as own_mysql
 from windrow.database.migrations import migrate
 from windrow.database.postgres import connect
 from windrow.headers import decoded
@@ -111,7 +111,7 @@ def postgres_outbox(postgres: embedded.Postgres) -> Iterator[Database]:
 def maria_outbox(mariadb: embedded.MariaDB, maria_database: str) -> Iterator[Database]:
     url = f"mysql://root@127.0.0.1:{mariadb.port}/{maria_database}"
     settings = Settings.load(environment={}, data_source=url, base_kafka_config={"bootstrap.servers": "none:9092"})
-    with mysql.connect(url) as connection:
+    with own_mysql.connect(url) as connection:
         migrate(connection, settings)
     with closing(maria_connect(mariadb, maria_database)) as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')")
