@@ -1,5 +1,6 @@
 """A consumer with an inbox: every message has its effect once, whatever is delivered again or fails."""
 
+import signal
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -202,6 +203,29 @@ def test_nothing_is_doubled_or_missed_when_consumers_are_killed(consuming: Consu
     with consuming.consumer():
         consuming.wait_for_effects(300)
     wait_for(lambda: consuming.offsets() == {0: 150, 1: 150}, "all offsets committed")
+    assert consuming.effects() == ONCE
+
+
+@pytest.mark.faults
+@DATABASES
+def test_one_that_wakes_up_after_it_was_relieved_changes_nothing(consuming: Consuming, kind: str) -> None:
+    config = {**consuming.settings.base_kafka_config, "max.poll.interval.ms": "6000"}
+    consuming = consuming.with_settings(base_kafka_config=config)
+    open_for_long = {
+        "postgres": "SELECT count(*) FROM pg_stat_activity WHERE xact_start < now() - interval '1 second'"
+        f" AND application_name = 'windrow inbox {consuming.settings.group}'",
+        "mariadb": "SELECT count(*) FROM information_schema.innodb_trx"
+        " WHERE trx_started < now() - INTERVAL 1 SECOND AND trx_rows_modified > 10",
+    }[kind]
+    consuming.produce(range(200))
+    with consuming.process(slow=0.1) as asleep:
+        wait_for(lambda: consuming.execute(open_for_long)[0][0] > 0, "a transaction that is under way")
+        asleep.send_signal(signal.SIGSTOP)
+        with consuming.consumer():
+            consuming.wait_for_effects(200)
+            asleep.send_signal(signal.SIGCONT)
+            consuming.produce(range(200, 300))
+            consuming.wait_for_effects(300)
     assert consuming.effects() == ONCE
 
 

@@ -1,5 +1,7 @@
 """Consumers on Spark: messages told by the inbox's ids, and batches that are in a table once."""
 
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from fix_cluster import Connect
 from windrow import embedded
 from windrow.database.connections import connect_plainly
 from windrow.errors import SettingsInvalid
@@ -32,6 +35,8 @@ HEADERS: list[list[tuple[str, bytes | None]] | None] = [
     [*EVENT],
     [("ce_id", b""), ("ce_source", b"x")],
     [("x-sequence", b"no"), ("x-source", b"shop")],
+    [("x-sequence", b"0"), ("x-source", b"shop")],
+    [("x-sequence", b"010"), ("x-source", b"shop")],
     [("x-sequence", None), ("x-source", b"shop")],
     [("x-sequence", b"7"), ("x-source", b"s" * 300)],
 ]
@@ -109,6 +114,38 @@ def test_a_batch_that_is_run_again_changes_nothing(
     run("another")  # a new query, whose numbers begin anew
     assert sorted(execute(f"SELECT * FROM {table}")) == [("alice", 3, 2), ("bob", 5, 2), ("carol", 6, 1)]
     assert execute(f"SELECT count(*) FROM {table}_staged")[0][0] == 0
+
+
+OVER_CONNECT = """
+import sys
+from pyspark.sql import SparkSession, functions
+from windrow.pipeline import Upsert, deduplicate
+
+remote, database, table, folder = sys.argv[1:]
+spark = SparkSession.builder.remote(remote).getOrCreate()
+headers = "array(named_struct('key', 'ce_id', 'value', encode(string(id % 5), 'UTF-8')),"
+headers += " named_struct('key', 'ce_source', 'value', encode('/shop', 'UTF-8')))"
+columns = ["'orders' AS topic", "0 AS partition", "id AS offset", "timestamp'2026-01-02' AS timestamp"]
+spark.range(20).selectExpr(*columns, f"{headers} AS headers").write.parquet(folder + "/in")
+stream = spark.readStream.schema(spark.read.parquet(folder + "/in").schema).parquet(folder + "/in")
+once = deduplicate(stream).select(functions.col("offset").alias("number"))
+writer = once.writeStream.foreachBatch(Upsert(database, table, ["number"]))
+query = writer.option("checkpointLocation", folder + "/kept").trigger(availableNow=True).start()
+assert query.awaitTermination(120)
+assert query.exception() is None, query.exception()
+"""
+
+
+def test_all_of_it_works_over_spark_connect(postgres: embedded.Postgres, tmp_path: Path) -> None:
+    table = f"connected_{uuid4().hex[:8]}"
+    with closing(connect_plainly(postgres.url)) as connection, Connect() as server:
+        connection.execute(f"CREATE TABLE {table} (number bigint PRIMARY KEY)".encode())
+        connection.commit()
+        arguments = [sys.executable, "-c", OVER_CONNECT, server.url, postgres.url, table, str(tmp_path)]
+        run = subprocess.run(arguments, capture_output=True, text=True, timeout=200, check=False)
+        assert run.returncode == 0, run.stderr
+        found = connection.execute(f"SELECT count(*), count(DISTINCT number % 5) FROM {table}".encode()).fetchone()
+    assert found == (5, 5)
 
 
 def test_mistakes_are_told() -> None:

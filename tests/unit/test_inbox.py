@@ -28,6 +28,11 @@ def test_an_event_is_told_by_its_source_and_id() -> None:
     assert id_of(received(("ce_id", b"b"), ("ce_source", b"/shop:a"))) != id_of(received(*EVENT))
 
 
+def test_a_sequence_that_comes_from_no_row_tells_nothing() -> None:
+    assert id_of(received(("x-sequence", b"0"), ("x-source", b"shop"))) == b"at:orders:3:5"
+    assert id_of(received(("x-sequence", b"10"), ("x-source", b"shop"))) == b"outbox:10:orders:shop"
+
+
 @pytest.mark.parametrize("header", [("x-sequence", b"7"), ("x-sequence", None), ("ce_id", b"1"), ("x-source", b"shop")])
 def test_any_other_message_is_told_by_its_place(header: tuple[str, bytes | None]) -> None:
     assert id_of(received(header)) == b"at:orders:3:5"

@@ -13,11 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias, assert_never
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from windrow.database.connections import connect_plainly
+from windrow.drivers import driver_of
 from windrow.errors import HandlerFailed, Interrupted, KafkaUnreachable, PositionForeign, SettingsInvalid
 from windrow.inbox.acceptance import CHUNK, Inbox
 from windrow.inbox.dead_letter import Letters
@@ -31,6 +33,8 @@ _LOOK_AGAIN: Final = 0.2
 """Seconds that a call of Kafka's client may take while there is nothing to do: how soon a stop is noticed."""
 _ANSWER_WITHIN: Final = 10.0
 _PURGE_EVERY: Final = 60.0
+_SILENT_AT_MOST: Final = 300_000
+"""Kafka's own default of max.poll.interval.ms."""
 _REFUSED: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -71,8 +75,7 @@ class InboxConsumer:
             raise SettingsInvalid(["dataSource: give the database, or connect, which opens connections to it"])
         self._settings = settings
         inbox = Inbox(settings.group, settings.inbox_table)
-        application = f"windrow inbox {settings.group}"
-        self._work = Work(connect or (lambda: connect_plainly(settings.data_source, application)), inbox, handler)
+        self._work = Work(connect or partial(_connect, settings), inbox, handler)
         self._letters = Letters(settings)
         self._stopping = threading.Event()
         self._at: dict[Place, int] = {}
@@ -299,6 +302,22 @@ class InboxConsumer:
 
     def _named(self, message: Message) -> tuple[str, str]:
         return self._settings.group, f"{message.topic()} [{message.partition()}] at offset {message.offset()}"
+
+
+def _connect(settings: ConsumerSettings) -> Any:
+    """A connection whose transactions the server ends when they are silent for longer than a member of the group may
+    be: by then another has the partition, and waits for its offset. MySQL has no such limit.
+    """
+    connection = connect_plainly(settings.data_source, f"windrow inbox {settings.group}")
+    milliseconds = int(settings.base_kafka_config.get("max.poll.interval.ms", _SILENT_AT_MOST))
+    driver = driver_of(connection)
+    if driver.dialect == "postgresql":
+        driver.change(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+    else:
+        seconds = -(-milliseconds // 1000)
+        driver.change(f"SET @windrow_group = '' /*M!100300 , SESSION idle_transaction_timeout = {seconds} */")
+    connection.commit()
+    return connection
 
 
 def _place(message: Message) -> Place:

@@ -2,7 +2,8 @@
 
 The id is the relay's where it says which row of which outbox a message is (`x-sequence`, `x-source`); otherwise that of
 a CloudEvent (`ce_id`, `ce_source`); otherwise its place in Kafka, by which a message that was produced twice is two.
-The relay's holds within a topic, since a transform can make a message for each of several.
+The relay's holds within a topic, since a transform can make a message for each of several. The sequence 0 says nothing:
+pipelines write it to messages that come from no row.
 
 Invariant: ids of different kinds never meet, and none is longer than the inbox's column.
 """
@@ -38,7 +39,7 @@ def id_of(message: Any, given: str | bytes | None = None) -> bytes:
     headers = _headers(part(message, "headers"))
     topic = part(message, "topic")
     sequence, source = headers.get("x-sequence"), headers.get("x-source")
-    if sequence is not None and sequence.isdigit() and source is not None:
+    if sequence is not None and sequence.isdigit() and sequence.strip(b"0") and source is not None:
         return _fitting(b"outbox:%s:%s:%s" % (sequence, topic.encode(), source))
     event, origin = headers.get("ce_id"), headers.get("ce_source")
     if event and origin:

@@ -18,7 +18,7 @@ def message_id() -> Column:
     sequence, source = _header("x-sequence"), _header("x-source")
     event, origin = _header("ce_id"), _header("ce_source")
     topic = _bytes(functions.col("topic"))
-    is_number = functions.decode(sequence, "UTF-8").rlike("^[0-9]+$")
+    is_number = functions.decode(sequence, "UTF-8").rlike("^[0-9]*[1-9][0-9]*$")
     length = _bytes(functions.octet_length(origin).cast("string"))
     place = functions.concat_ws(
         ":",

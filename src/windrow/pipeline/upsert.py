@@ -15,7 +15,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from windrow.database.connections import connect_plainly
@@ -23,7 +22,7 @@ from windrow.errors import SettingsInvalid
 from windrow.settings import dialect_of
 from windrow.table import Dialect, quoted, remedies
 
-_REPORT: Final = "query string, attempt string"
+_REPORT: Final = "attempt string"
 _CHUNK: Final = 1_000
 _NOTES: Final = "CREATE TABLE IF NOT EXISTS {noted} (query varchar(36) PRIMARY KEY, batch bigint NOT NULL)"
 _STAGED: Final[dict[Dialect, str]] = {
@@ -55,13 +54,15 @@ _COPY: Final = "COPY {staged} (windrow_query, windrow_attempt, windrow_row, {col
 class Upsert:
     """Upserts a batch's rows by `key`, whose columns have a unique index; other columns are those of the frame.
 
-    Of rows with the same key in a batch, the one with the largest `latest_by` counts, or any.
+    Of rows with the same key in a batch, the one with the largest `latest_by` counts, or any. Over Spark Connect, give
+    the query's name (`queryName`) as `query`, unless it is the session's only one.
     """
 
     data_source: str
     table: str
     key: Sequence[str]
     latest_by: str | None = None
+    query: str | None = None
 
     def __post_init__(self) -> None:
         mistakes = [f"table: {remedy}" for remedy in remedies(self.table)]
@@ -72,18 +73,17 @@ class Upsert:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """What Spark calls for each batch."""
-        columns = frame.columns
+        columns, query = frame.columns, self._query_id(frame)
         with closing(connect_plainly(self.data_source, "windrow upsert")) as connection:
             with connection.cursor() as cursor:
                 for statement in (_NOTES, _STAGED[self._dialect]):
                     cursor.execute(self._filled(statement, columns))
+                cursor.execute(self._filled(_ENTER[self._dialect], columns), (query,))
             connection.commit()
-            reports = frame.mapInArrow(_Stage(self, tuple(columns)), _REPORT).collect()
+            reports = frame.mapInArrow(_Stage(self, query, tuple(columns)), _REPORT).collect()
             if not reports:
                 return
-            query = reports[0].query
             with connection.cursor() as cursor:
-                cursor.execute(self._filled(_ENTER[self._dialect], columns), (query,))
                 cursor.execute(self._filled(_NOTE, columns), (batch, query, batch))
                 if cursor.rowcount == 1:
                     attempts = [each.attempt for each in reports]
@@ -91,6 +91,19 @@ class Upsert:
                     cursor.execute(self._filled(_MERGE, columns, attempts=places), attempts)
                 cursor.execute(self._filled(_CLEAR, columns), (query,))
             connection.commit()
+
+    def _query_id(self, frame: DataFrame) -> str:
+        """The id in the query's checkpoint."""
+        session = frame.sparkSession
+        if not type(frame).__module__.startswith("pyspark.sql.connect"):
+            found = [session.sparkContext.getLocalProperty("sql.streaming.queryId")]
+        else:
+            found = [each.id for each in session.streams.active if self.query in {None, each.name}]
+        if len(found) != 1 or not found[0]:
+            raise SettingsInvalid(
+                ["query: which streaming query is this? Give it a queryName, and the same one to Upsert"]
+            )
+        return str(found[0])
 
     @property
     def _dialect(self) -> Dialect:
@@ -129,16 +142,13 @@ class _Stage:
     """A task: writes its rows to the table beside, and reports under which name."""
 
     upsert: Upsert
+    query: str
     columns: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = TaskContext.get()
-        query = task.getLocalProperty("sql.streaming.queryId") if task else None
-        if not query:
-            raise RuntimeError("Upsert is for foreachBatch of a streaming query: Spark does not say which one this is")
         attempt = str(uuid4())
         rows = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
-        tagged = ((query, attempt, number, *row) for number, row in enumerate(rows))
+        tagged = ((self.query, attempt, number, *row) for number, row in enumerate(rows))
         first = next(tagged, None)
         if first is None:
             return
@@ -146,7 +156,7 @@ class _Stage:
             with connection.cursor() as cursor:
                 self._write(cursor, _chain(first, tagged))
             connection.commit()
-        yield pa.RecordBatch.from_pydict({"query": [query], "attempt": [attempt]})
+        yield pa.RecordBatch.from_pydict({"attempt": [attempt]})
 
     def _write(self, cursor: Any, rows: Iterable[tuple[Any, ...]]) -> None:
         filled = self.upsert._filled  # noqa: SLF001 - its other half
