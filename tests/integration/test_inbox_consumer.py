@@ -2,9 +2,12 @@
 
 import signal
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 
 from fix_consumer import DATABASES, Consuming
@@ -100,6 +103,34 @@ def test_a_failure_that_passes_is_no_poison(consuming: Consuming) -> None:
     with consuming.consumer(handler):
         consuming.wait_for_effects(20)
     assert consuming.effects() == dict.fromkeys(range(20), 1)
+
+
+@DATABASES
+@pytest.mark.parametrize("way", ["swallows an error", "rolls back"])
+def test_a_handler_that_breaks_the_transaction_without_a_word_is_poison(consuming: Consuming, way: str) -> None:
+    letters = f"{consuming.table}.dead"
+    create_topic(consuming.settings, letters, 1)
+    consuming = consuming.with_settings(dead_letter_topic=letters, max_attempts=2, backoff=timedelta(milliseconds=10))
+
+    def handler(connection: Any, message: Any) -> None:
+        if message.value() == b"5" and way == "rolls back":
+            connection.rollback()
+        consuming.handle(connection, message)
+        if message.value() == b"5" and way == "swallows an error":
+            with suppress(psycopg.Error, pymysql.Error), connection.cursor() as cursor:
+                cursor.execute("SELECT nothing FROM nowhere")
+
+    consuming.produce(range(20))
+    # MySQL undoes the failed statement alone, so that nothing is broken.
+    survives = way == "swallows an error" and consuming.settings.data_source.startswith("mysql")
+    with consuming.consumer(handler):
+        consuming.wait_for_effects(20 if survives else 19)
+    expected = dict.fromkeys(range(20), 1)
+    if not survives:
+        del expected[5]
+    assert consuming.effects() == expected
+    found = received(_as_settings(consuming.settings), letters)
+    assert [each.value() for each in found] == ([] if survives else [b"5"])
 
 
 def test_a_lost_connection_is_opened_anew_and_counts_for_nothing(consuming: Consuming) -> None:

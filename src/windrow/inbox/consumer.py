@@ -24,7 +24,7 @@ from windrow.errors import HandlerFailed, Interrupted, KafkaUnreachable, Positio
 from windrow.inbox.acceptance import CHUNK, Inbox
 from windrow.inbox.dead_letter import Letters
 from windrow.inbox.settings import ConsumerSettings
-from windrow.inbox.work import Done, Failed, Handler, Lost, Place, Spans, Work
+from windrow.inbox.work import Done, Failed, Handler, Lost, Place, Spans, Spoiled, Work
 from windrow.kafka.clients import client_config
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class InboxConsumer:
                     full = self._work.purge(self._settings.retention) == CHUNK
                     purge_at = time.monotonic() + (0 if full else _PURGE_EVERY)
                 interruptions = 0
-            except Interrupted as interruption:
+            except (Interrupted, KafkaException) as interruption:
                 interruptions += 1
                 log.warning("group %s: %s; going on from the database's offsets", self._settings.group, interruption)
                 self._astray = True
@@ -182,6 +182,12 @@ class InboxConsumer:
                 return []
             case Failed(message, error):
                 return self._after_failure(messages, message, error)
+            case Spoiled() if len(messages) > 1:
+                half = len(messages) // 2
+                return [_Run(messages[half:]), _Run(messages[:half])]
+            case Spoiled():
+                broken = HandlerFailed("the handler swallowed a database error, or rolled back")
+                return self._after_failure(messages, messages[0], broken)
             case _:
                 assert_never(outcome)
 

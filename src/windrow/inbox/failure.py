@@ -13,6 +13,8 @@ _PASSING_NUMBERS: Final = frozenset(
 )
 _CONNECTION_BROKE: Final = frozenset({"OperationalError", "InterfaceError", "ConnectionTimeout"})
 _MISSING: Final = frozenset({"42P01", 1146})
+_FORBIDDEN: Final = frozenset({"42501", 1044, 1142, 1143})
+_SPOILED: Final = "25P02"
 _REASON: Final = 1_000
 
 
@@ -27,6 +29,16 @@ def passing(error: BaseException) -> bool:
 def missing(error: BaseException) -> bool:
     """Whether a table is not there."""
     return any(code in _MISSING for code in _codes(error))
+
+
+def forbidden(error: BaseException) -> bool:
+    """Whether the database's user lacks a right."""
+    return any(code in _FORBIDDEN for code in _codes(error))
+
+
+def spoiled(error: BaseException) -> bool:
+    """Whether the transaction was broken before, by an error that nobody told."""
+    return _SPOILED in _codes(error)
 
 
 def _codes(error: BaseException) -> list[str | int]:

@@ -12,9 +12,16 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from windrow.drivers import driver_of
-from windrow.errors import DatabaseUnreachable, InboxTableMissing, Interrupted, SettingsInvalid, UserError
+from windrow.errors import (
+    DatabaseForbids,
+    DatabaseUnreachable,
+    InboxTableMissing,
+    Interrupted,
+    SettingsInvalid,
+    UserError,
+)
 from windrow.inbox.acceptance import Inbox
-from windrow.inbox.failure import missing, passing
+from windrow.inbox.failure import forbidden, missing, passing, spoiled
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[Any, Any], object]
@@ -50,7 +57,12 @@ class Failed:
     error: Exception
 
 
-Outcome: TypeAlias = Done | Lost | Failed
+@dataclass(frozen=True, slots=True)
+class Spoiled:
+    """Nothing was changed: some handler swallowed a database error, or rolled back."""
+
+
+Outcome: TypeAlias = Done | Lost | Failed | Spoiled
 
 
 class Work:
@@ -64,13 +76,7 @@ class Work:
 
     def offsets(self) -> dict[Place, int]:
         """Where the consumer is in each partition that it has ever entered."""
-
-        def look(connection: Any) -> dict[Place, int]:
-            driver = driver_of(connection)
-            rows = driver.fetch(*self._inbox.offsets(driver.dialect))
-            return {Place(topic, partition): offset for topic, partition, offset in rows}
-
-        return self._committed(look)
+        return self._committed(self._offsets)
 
     def enter(self, starts: Mapping[Place, int]) -> None:
         """Note where the consumer begins in partitions that it has not entered before."""
@@ -92,6 +98,7 @@ class Work:
                     self._handler(connection, message)
                 except Exception as error:  # whatever it is, it is the handler's and gets counted
                     raise _HandlerRaised(message) from error
+            self._check(connection, spans)
 
         return self._outcome(handle)
 
@@ -113,19 +120,41 @@ class Work:
                 self._connection.close()
             self._connection = None
 
+    def _offsets(self, connection: Any) -> dict[Place, int]:
+        driver = driver_of(connection)
+        rows = driver.fetch(*self._inbox.offsets(driver.dialect))
+        return {Place(topic, partition): offset for topic, partition, offset in rows}
+
     def _advance(self, connection: Any, spans: Spans) -> None:
         driver = driver_of(connection)
         for place, span in sorted(spans.items()):  # in one order, so that nobody waits in a circle
             if driver.change(*self._inbox.advance(*place, span, driver.dialect)) != 1:
                 raise _Passed
 
+    def _check(self, connection: Any, spans: Spans) -> None:
+        """Raise unless the transaction is still the one that the offsets went on in. A database may have ended it when
+        a statement failed, and a commit then says nothing, or commits effects without their offsets.
+        """
+        try:
+            now = self._offsets(connection)
+        except Exception as error:
+            if spoiled(error):
+                raise _Broken from error
+            raise
+        if any(now.get(place) != end for place, (_, end) in spans.items()):
+            raise _Broken
+
     def _outcome(self, what: Callable[[Any], None]) -> Outcome:
         try:
             self._committed(what)
         except _Passed:
             return Lost()
+        except _Broken:
+            return Spoiled()
         except _HandlerRaised as raised:
             error = raised.__cause__
+            if isinstance(error, Exception) and spoiled(error):
+                return Spoiled()
             if not isinstance(error, Exception) or passing(error):
                 raise Interrupted(f"the database broke off in a handler: {error}") from error
             return Failed(raised.message, error)
@@ -137,7 +166,7 @@ class Work:
             connection = self._open()
             result = what(connection)
             connection.commit()
-        except (_Passed, _HandlerRaised):
+        except (_Passed, _Broken, _HandlerRaised):
             self._undo()
             raise
         except UserError:
@@ -148,6 +177,8 @@ class Work:
             if missing(error):
                 remedy = f'inboxTable {self._inbox.table} or what belongs to it is not there: run "windrow inbox init"'
                 raise InboxTableMissing(remedy) from error
+            if forbidden(error):
+                raise DatabaseForbids(f"{error}: grant the right to the consumer's user") from error
             if not passing(error):
                 raise
             raise Interrupted(f"the database broke off: {error}") from error
@@ -179,6 +210,10 @@ class Work:
 
 class _Passed(Exception):
     """Another has gone on in a partition."""
+
+
+class _Broken(Exception):
+    """A handler has broken the transaction and said nothing."""
 
 
 class _HandlerRaised(Exception):
