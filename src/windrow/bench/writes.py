@@ -8,7 +8,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
 from importlib.metadata import version
 from statistics import median
 from typing import Any, Final
@@ -114,9 +113,8 @@ def _outbox_table(connection: Connection, database: str) -> Iterator[str]:
     try:
         yield name
     finally:
-        tables = Tables.beside(name)
-        for each in fields(tables):
-            connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(getattr(tables, each.name)))
+        for table in Tables.beside(name).named.values():
+            connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
 
 
 def _versions(connection: Connection) -> dict[str, str]:
