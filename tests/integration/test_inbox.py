@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(180)
 
 WAITING = {
     "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'",
-    "mysql": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'INSERT IGNORE%'",
 }
 
 
