@@ -4,9 +4,10 @@
     ├── UserError               a mistake or a missing part that its message tells how to mend (exit status 2)
     │   ├── SettingsInvalid     one or more settings are wrong; lists all of them
     │   ├── MessageInvalid      a message that Kafka could not take; names the field
-    │   ├── ConnectionUnknown   a connection that the outbox's writer does not know how to write on
+    │   ├── ConnectionUnknown   a connection that outbox and inbox do not know how to write on
     │   ├── TransformInvalid    the query that messages go through cannot be run, or returns what cannot be published
     │   ├── OutboxTableMissing  the outbox or a part of it is not there, or is of another version
+    │   ├── InboxTableMissing   the inbox or the table of its offsets is not there
     │   ├── DatabaseUnreachable
     │   ├── DatabaseForbids     the database's user lacks a right
     │   ├── KafkaUnreachable
@@ -14,7 +15,8 @@
     ├── Interrupted             a connection broke; goes on by itself from the committed position
     ├── PositionForeign         the committed position belongs to another database, or to this one's future
     ├── RelayFenced             the election has moved on: another leads, or this one in a new generation
-    └── PublishFailed           Kafka refused records for good
+    ├── PublishFailed           Kafka refused records for good
+    └── HandlerFailed           a consumer's handler failed for good, and there is no dead-letter topic
 
 A message says what is wrong and what to do about it; it never carries a secret.
 """
@@ -43,7 +45,7 @@ class MessageInvalid(UserError):
 
 
 class ConnectionUnknown(UserError):
-    """The outbox's writer was given something that is no connection of a library that it knows."""
+    """Outbox or inbox were given something that is no connection of a library that they know."""
 
 
 class TransformInvalid(UserError):
@@ -52,6 +54,10 @@ class TransformInvalid(UserError):
 
 class OutboxTableMissing(UserError):
     """The outbox, or a table beside it, is missing or of another version."""
+
+
+class InboxTableMissing(UserError):
+    """The inbox, or the table of its offsets, is missing."""
 
 
 class DatabaseUnreachable(UserError):
@@ -94,3 +100,7 @@ class PublishFailed(WindrowError):
         """Whether the topic takes no record at all, not only this one."""
         self.published: frozenset[int] = frozenset()
         """What of the same page was published all the same, by id; in a transaction nothing is."""
+
+
+class HandlerFailed(WindrowError):
+    """A consumer's handler failed as often as it may, and there is no dead-letter topic for its message."""

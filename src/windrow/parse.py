@@ -171,9 +171,17 @@ def _not(value: Any) -> str:
     return f", not {value!r}" if isinstance(value, str | int | float) and len(str(value)) <= 30 else ""
 
 
+def _list(value: Any) -> tuple[str, ...]:
+    given = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(each, str) and each for each in given):
+        raise ValueError(f"give a list of names, {_not(value)}")
+    return tuple(given)
+
+
 _PARSERS: Final[dict[Any, Callable[[Any], Any]]] = {
     str: _text,
     int: _whole,
     Size: _size,
     timedelta: duration,
+    tuple[str, ...]: _list,
 }

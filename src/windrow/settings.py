@@ -304,9 +304,9 @@ class Settings:
     @classmethod
     def load(cls, file: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
         """Settings from a YAML file, then the environment, then those keyword arguments that are not None."""
-        given = unwrapped(_from_file(file)) if file else {}
-        _merge(given, _from_environment(os.environ if environment is None else environment))
-        _merge(given, {camel(name): value for name, value in overrides.items() if value is not None})
+        given = unwrapped(from_file(file)) if file else {}
+        merge(given, from_environment(os.environ if environment is None else environment, cls))
+        merge(given, {camel(name): value for name, value in overrides.items() if value is not None})
         given, warnings = adapted(given)
         for warning in warnings:
             log.warning("%s", without_secrets(warning))
@@ -319,7 +319,7 @@ class Settings:
     __repr__ = __str__
 
 
-def _from_file(file: Path) -> dict[str, Any]:
+def from_file(file: Path) -> dict[str, Any]:
     import yaml  # noqa: PLC0415 - the client side has no settings file and needs no parser
 
     try:
@@ -345,10 +345,11 @@ def _place(error: "yaml.MarkedYAMLError") -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+def from_environment(environment: Mapping[str, str], cls: type) -> dict[str, Any]:
     """WINDROW_NAME, WINDROW_LIMITS_PAGE_RECORDS, WINDROW_KAFKA_SASL_PASSWORD (any of Kafka's own settings) …"""
     given: dict[str, Any] = {}
-    plain = {camel(each.name) for each in dataclasses.fields(Settings)}.difference(_SECTIONS)
+    known = {camel(each.name) for each in dataclasses.fields(cls)}
+    plain = known.difference(_SECTIONS)
     for variable, value in environment.items():
         if not variable.startswith(_PREFIX):
             continue
@@ -357,14 +358,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             given[camel(name)] = value
         elif name.startswith(("kafka_", "producer_kafka_")):
             section = "producerKafkaConfig" if name.startswith("producer_") else "baseKafkaConfig"
-            given.setdefault(section, {})[name.partition("kafka_")[2].replace("_", ".")] = value
+            if section in known:
+                given.setdefault(section, {})[name.partition("kafka_")[2].replace("_", ".")] = value
         elif name.startswith(("limits_", "purge_")):
             section, _, key = name.partition("_")
-            given.setdefault(section, {})[camel(key)] = value
+            if section in known:
+                given.setdefault(section, {})[camel(key)] = value
     return given
 
 
-def _merge(given: dict[str, Any], over: Mapping[str, Any]) -> None:
+def merge(given: dict[str, Any], over: Mapping[str, Any]) -> None:
     for key, value in over.items():
         below = given.get(key)
         given[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value

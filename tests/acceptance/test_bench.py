@@ -41,6 +41,15 @@ def test_writers_are_compared_with_the_bare_statements() -> None:
     assert "rows/s, bare" in run.stderr
 
 
+def test_consumers_that_are_killed_double_and_miss_nothing() -> None:
+    run = bench("--quick", "--json", what="inbox")
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)
+    assert {"inbox_ratio", "inbox_messages_per_s", "kills", "versions"} <= figures.keys()
+    assert (figures["doubled"], figures["missed"]) == (0, 0)
+    assert "bare upserts" in run.stderr
+
+
 def test_an_unknown_figure_is_a_mistake() -> None:
     run = bench("--json", "--only", "speed")
     assert run.returncode == 2

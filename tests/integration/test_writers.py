@@ -13,9 +13,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fix_habits import Database, Service, written
 from windrow import AsyncOutbox, Message, Outbox
+from windrow.drivers import COPY_FROM
 from windrow.errors import ConnectionUnknown, MessageInvalid
 from windrow.outbox import AsyncProtobufOutbox, ProtobufOutbox, protobuf_message
-from windrow.outbox.drivers import COPY_FROM
 
 pytestmark = pytest.mark.timeout(180)
 

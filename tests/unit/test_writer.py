@@ -76,7 +76,7 @@ def test_a_statement_holds_a_thousand_messages_or_four_megabytes() -> None:
     assert list(batches([])) == []
 
 
-@pytest.mark.parametrize("module", ["windrow", "windrow.outbox"])
+@pytest.mark.parametrize("module", ["windrow", "windrow.outbox", "windrow.inbox"])
 def test_the_client_side_loads_no_library_of_others(module: str) -> None:
     program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -6,19 +6,23 @@ between machines and days. Writers, the receiving consumer and the ceiling's pro
 
 from windrow.bench.bed import Bed, open_bed
 from windrow.bench.figures import CAPTURES, keys, measure
+from windrow.bench.inbox import FULL_INBOX, QUICK_INBOX, measure_inbox
 from windrow.bench.size import FULL, QUICK, Size
 from windrow.bench.writes import FULL_ROUNDS, QUICK_ROUNDS, measure_writes
 
 __all__ = [
     "CAPTURES",
     "FULL",
+    "FULL_INBOX",
     "FULL_ROUNDS",
     "QUICK",
+    "QUICK_INBOX",
     "QUICK_ROUNDS",
     "Bed",
     "Size",
     "keys",
     "measure",
+    "measure_inbox",
     "measure_writes",
     "open_bed",
 ]

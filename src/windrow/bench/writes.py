@@ -113,8 +113,7 @@ def _outbox_table(connection: Connection, database: str) -> Iterator[str]:
     try:
         yield name
     finally:
-        tables = Tables.beside(name)
-        for table in reversed(tables.named.values()):
+        for table in Tables.beside(name).named.values():
             connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
 
 

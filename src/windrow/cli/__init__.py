@@ -14,6 +14,7 @@ from windrow.cli.bench import bench
 from windrow.cli.dead_letters import dead_letters
 from windrow.cli.demo import demo
 from windrow.cli.doctor import doctor
+from windrow.cli.inbox import inbox
 from windrow.cli.init import init
 from windrow.cli.pump import pump
 from windrow.cli.purge import purge
@@ -59,6 +60,7 @@ for command in (
     dead_letters,
     demo,
     doctor,
+    inbox,
     init,
     pump,
     purge,

@@ -11,11 +11,14 @@ from rich.console import Console
 from windrow.bench import (
     CAPTURES,
     FULL,
+    FULL_INBOX,
     FULL_ROUNDS,
     QUICK,
+    QUICK_INBOX,
     QUICK_ROUNDS,
     keys,
     measure,
+    measure_inbox,
     measure_writes,
     open_bed,
 )
@@ -109,6 +112,30 @@ def write(as_json: bool, quick: bool, database: str | None) -> None:  # noqa: FB
     rounds = QUICK_ROUNDS if quick else FULL_ROUNDS
     figures = measure_writes(database, rounds, lambda line: talk.print(line, style="dim", soft_wrap=True))
     _show(figures, as_json=as_json)
+
+
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+@click.option("--quick", is_flag=True, help="Few messages, to see that it works: the figures mean little.")
+@click.option("--database", metavar="URL", help="Measure on this PostgreSQL instead of an embedded one.")
+@click.option("--kafka", metavar="SERVERS", help="Measure on these brokers instead of an embedded one.")
+def inbox(as_json: bool, quick: bool, database: str | None, kafka: str | None) -> None:  # noqa: FBT001 - flags
+    """Measure the consumer with an inbox against the bare upserts, and kill some consumers.
+
+    Starts a PostgreSQL and a Kafka broker of its own, and takes two minutes. On your own servers it creates tables and
+    a topic named windrow_bench_…, and removes them. What each figure means: docs/reference/benchmarks.md. Exit status 0
+    only if no effect was doubled or missed.
+
+    \b
+    Examples:
+      windrow bench inbox --json
+      windrow bench inbox --database postgresql://app@db/scratch --kafka kafka:9092
+    """
+    talk = Console(stderr=True, highlight=False)
+    size = QUICK_INBOX if quick else FULL_INBOX
+    figures = measure_inbox(database, kafka, size, lambda line: talk.print(line, style="dim", soft_wrap=True))
+    _show(figures, as_json=as_json)
+    sys.exit(1 if figures["doubled"] or figures["missed"] else 0)
 
 
 def _show(figures: Mapping[str, Any], *, as_json: bool) -> None:

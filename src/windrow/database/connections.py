@@ -64,6 +64,13 @@ def connect(data_source: str, application: str = "windrow") -> Connection:
     return postgres.connect(data_source, application)
 
 
+def connect_plainly(data_source: str, application: str = "windrow") -> Any:
+    """A connection of the driver's own (psycopg, PyMySQL), not in autocommit."""
+    if dialect_of(data_source) == "mysql":
+        return mysql.connect_plainly(data_source, application)
+    return postgres.connect(data_source, application, autocommit=False)
+
+
 def where(data_source: str) -> str:
     """The server and database that a data source names, without user and password."""
     return mysql.where(data_source) if dialect_of(data_source) == "mysql" else postgres.where(data_source)

@@ -196,6 +196,20 @@ def connect(data_source: str, application: str = "windrow") -> Connection:
     return connection
 
 
+def connect_plainly(data_source: str, application: str = "windrow") -> "pymysql.Connection[Any]":
+    """A connection of PyMySQL's own, not in autocommit, for those who write their statements for it."""
+    try:
+        import pymysql  # noqa: PLC0415 - as above
+    except ImportError:
+        raise EnvironmentUnfit('dataSource: MySQL and MariaDB need PyMySQL: pip install "windrow[mysql]"') from None
+    server, options = _parsed(data_source)
+    given = {"connect_timeout": int(_CONNECT_WITHIN), **options}
+    try:
+        return pymysql.connect(**server, **given, charset="utf8mb4", program_name=application)
+    except (pymysql.MySQLError, OSError) as error:
+        raise DatabaseUnreachable(_sentence(_words(error), data_source)) from error
+
+
 def where(data_source: str) -> str:
     """The server and database that a data source names, without user and password."""
     try:

@@ -40,10 +40,10 @@ def connection_string(data_source: str, application: str) -> str:
     return make_conninfo("", **{**_VIGILANT, "application_name": application, **given})
 
 
-def connect(data_source: str, application: str = "windrow") -> Connection:
+def connect(data_source: str, application: str = "windrow", *, autocommit: bool = True) -> Connection:
     """Connect, in autocommit; the error names the setting, the server and the remedy."""
     try:
-        return psycopg.connect(connection_string(data_source, application), autocommit=True)
+        return psycopg.connect(connection_string(data_source, application), autocommit=autocommit)
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(_sentence(str(error).strip(), data_source)) from error
 

@@ -5,7 +5,7 @@ librdkafka's own log is kept to what is critical: what matters reaches the calle
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -44,12 +44,19 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
-def client_config(settings: Settings, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+class Configured(Protocol):
+    """Settings that say how Kafka is reached."""
+
+    @property
+    def base_kafka_config(self) -> Mapping[str, str]: ...
+
+
+def client_config(settings: Configured, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A client's configuration: what the user gave for all clients, under what is this one's own."""
     return {**_COMMON, **settings.base_kafka_config, **(own or {})}
 
 
-def create_topic(settings: Settings, topic: str, partitions: int, **config: str) -> bool:
+def create_topic(settings: Configured, topic: str, partitions: int, **config: str) -> bool:
     """Create a topic; False where one of the name is there already."""
     admin = AdminClient(client_config(settings))
     if topic in _topics(admin, settings):
@@ -155,7 +162,7 @@ def _own_topics(settings: Settings, shards: int) -> Iterator[tuple[str, str, int
     yield "positionTopic", settings.position_topic, shards
 
 
-def _topics(admin: AdminClient, settings: Settings) -> dict[str, int]:
+def _topics(admin: AdminClient, settings: Configured) -> dict[str, int]:
     """All topics and how many partitions they have."""
     try:
         topics = admin.list_topics(timeout=_ANSWER_WITHIN).topics

@@ -7,15 +7,13 @@ messages, which becomes the order of their ids.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final
 
+from windrow.drivers import Copy, Row, Style
 from windrow.errors import MessageInvalid, SettingsInvalid
 from windrow.headers import encoded
 from windrow.message import Message
 from windrow.table import Dialect, quoted
-
-Style: TypeAlias = Literal["%s", "$1"]
-Row: TypeAlias = tuple[Any, ...]
 
 COLUMNS: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
 TYPES: Final = ("varchar", "bytea", "bytea", "text[]", "bytea[]", "int4", "timestamptz")
@@ -40,6 +38,7 @@ class Statements:
         self._heads = {dialect: f"INSERT INTO {target} VALUES " for dialect, target in targets.items()}  # noqa: S608 - quoted
         self.copy: Final = f"COPY {targets['postgresql']} FROM STDIN (FORMAT BINARY)"
         """PostgreSQL's COPY of rows whose values are of `TYPES`."""
+        self.copying: Final = Copy(self.copy, table, COLUMNS, TYPES)
 
     def statement(
         self, messages: Message | Sequence[Message], dialect: Dialect = "postgresql", style: Style = "%s"

@@ -7,10 +7,9 @@ and only if the caller's other changes are. Bad messages are refused before any 
 from collections.abc import Iterable
 from typing import Any
 
+from windrow.drivers import async_driver_of, driver_of
 from windrow.message import Message
-from windrow.outbox.async_drivers import async_driver_of
-from windrow.outbox.drivers import driver_of
-from windrow.outbox.statement import Statements
+from windrow.outbox.statement import Statements, batches, row
 
 
 class Outbox(Statements):
@@ -27,7 +26,8 @@ class Outbox(Statements):
         The connection is one of psycopg, psycopg2, SQLAlchemy (or an ORM session), Django, PyMySQL, mysqlclient or
         MySQL Connector/Python.
         """
-        return driver_of(connection).write(self, message)
+        driver = driver_of(connection)
+        return driver.insert(*self.statement(message, driver.dialect, driver.style))
 
     def write_many(self, connection: Any, messages: Iterable[Message]) -> int:
         """Insert the messages, with ids in their order, and return how many they are.
@@ -35,7 +35,12 @@ class Outbox(Statements):
         They go together: in one statement for each 1,000, or with psycopg by COPY.
         """
         checked = self.checked(messages)
-        driver_of(connection).write_many(self, checked)
+        driver = driver_of(connection)
+        if driver.takes_copy(len(checked)):
+            driver.copy(self.copying, map(row, checked))
+            return len(checked)
+        for batch in batches(checked):
+            driver.insert(*self.statement(batch, driver.dialect, driver.style))
         return len(checked)
 
 
@@ -47,7 +52,8 @@ class AsyncOutbox(Statements):
 
     async def write(self, connection: Any, message: Message) -> int:
         """Insert the message and return its id, which consumers see as `x-sequence`."""
-        return await async_driver_of(connection).write(self, message)
+        driver = await async_driver_of(connection)
+        return await driver.insert(*self.statement(message, driver.dialect, driver.style))
 
     async def write_many(self, connection: Any, messages: Iterable[Message]) -> int:
         """Insert the messages, with ids in their order, and return how many they are.
@@ -55,5 +61,10 @@ class AsyncOutbox(Statements):
         They go together: in one statement for each 1,000, or with psycopg and asyncpg by COPY.
         """
         checked = self.checked(messages)
-        await async_driver_of(connection).write_many(self, checked)
+        driver = await async_driver_of(connection)
+        if driver.takes_copy(len(checked)):
+            await driver.copy(self.copying, map(row, checked))
+            return len(checked)
+        for batch in batches(checked):
+            await driver.insert(*self.statement(batch, driver.dialect, driver.style))
         return len(checked)

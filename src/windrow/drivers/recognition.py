@@ -1,12 +1,26 @@
 """Which library a connection is of, told by the names of its classes: no library is imported for it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from windrow.errors import ConnectionUnknown
 from windrow.table import Dialect
 
 T = TypeVar("T")
+Style: TypeAlias = Literal["%s", "$1"]
+Row: TypeAlias = tuple[Any, ...]
+
+COPY_FROM: Final = 20
+"""From so many rows on COPY, which takes a round trip more, is faster than one INSERT of all."""
+
+
+class Copy(NamedTuple):
+    """PostgreSQL's COPY into a table: the statement, and what it says for drivers that make their own."""
+
+    statement: str
+    table: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
 
 
 def recognised(connection: Any, kinds: Mapping[str, Callable[[Any], T]], others: str) -> T:
@@ -19,12 +33,14 @@ def recognised(connection: Any, kinds: Mapping[str, Callable[[Any], T]], others:
         if kind := kinds.get(f"{each.__module__}.{each.__qualname__}"):
             return kind(connection)
     name = f"{classes[0].__module__}.{classes[0].__qualname__}"
-    raise ConnectionUnknown(f"no way is known to write on a {name}; {others}, or execute what Outbox.statement returns")
+    raise ConnectionUnknown(f"no way is known to write on a {name}; {others}, or execute what statement returns")
 
 
 def dialect_of(name: str) -> Dialect:
     """The dialect that SQLAlchemy or Django calls by this name."""
     dialects: dict[str, Dialect] = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
     if name not in dialects:
-        raise ConnectionUnknown(f"there is no outbox on {name}; give a connection to PostgreSQL, MySQL or MariaDB")
+        raise ConnectionUnknown(
+            f"there is no outbox on {name}, and no inbox; give a connection to PostgreSQL, MySQL or MariaDB"
+        )
     return dialects[name]

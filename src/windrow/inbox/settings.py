@@ -1,0 +1,103 @@
+"""What a consumer with an inbox needs to know, parsed and checked as the relay's settings are."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Self
+
+from windrow.errors import SettingsInvalid
+from windrow.parse import Check, bounds, camel, out_of_bounds, read, values_of
+from windrow.settings import from_environment, from_file, merge
+from windrow.table import remedies
+
+_OURS: Final = ("group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level", "auto.offset.reset")
+_POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
+
+
+def _field(help_text: str, check: Check | None = None, missing: str | None = None, **default: Any) -> Any:
+    given = {"help": help_text, "check": check, "missing": missing}
+    return field(metadata={key: value for key, value in given.items() if value}, **default)
+
+
+def _kafka(config: Mapping[str, str]) -> Iterator[str]:
+    if not config.get("bootstrap.servers"):
+        yield "bootstrap.servers is missing: name the brokers, for example host:9092"
+    for key in _OURS:
+        if key in config:
+            yield f"{key} is set by windrow itself, because once depends on it: leave it out"
+
+
+def _some(topics: tuple[str, ...]) -> Iterator[str]:
+    if not topics:
+        yield "name one topic at least"
+
+
+def _group(name: str) -> Iterator[str]:
+    if not 0 < len(name) <= 200:
+        yield f"give 1 to 200 characters, not {len(name)}"
+
+
+def _start(value: str) -> Iterator[str]:
+    if value not in {"earliest", "latest"}:
+        yield f"give earliest or latest, not {value!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What an `InboxConsumer` needs to know; `ConsumerSettings.load` reads them."""
+
+    base_kafka_config: Mapping[str, str] = _field(
+        "settings of every Kafka client, bootstrap.servers among them",
+        _kafka,
+        "give the brokers, for example bootstrap.servers: host:9092, or set WINDROW_KAFKA_BOOTSTRAP_SERVERS",
+    )
+    group: str = _field(
+        "the consumer group, which is the inbox's name as well", _group, "name the consumer group, or set WINDROW_GROUP"
+    )
+    topics: tuple[str, ...] = _field("the topics", _some, "name the topics, or set WINDROW_TOPICS")
+    data_source: str = _field("the database: postgresql://… or mysql://…; where no connect is given", default="")
+    inbox_table: str = _field("the inbox, as table or schema.table", remedies, default="inbox")
+    start: str = _field(
+        "where to begin in a partition that neither the inbox nor the group has an offset of: earliest or latest",
+        _start,
+        default="earliest",
+    )
+    batch_records: int = _field("messages in one database transaction", bounds(1, 10_000, "1 to 10000"), default=500)
+    max_attempts: int = _field(
+        "how often a handler may fail on a message", bounds(1, 1_000_000, "1 or more"), default=5
+    )
+    backoff: timedelta = _field(
+        "pause after a handler failed; it doubles", _POSITIVE, default=timedelta(milliseconds=200)
+    )
+    max_backoff: timedelta = _field("what that pause grows to", _POSITIVE, default=timedelta(seconds=30))
+    dead_letter_topic: str = _field(
+        "where messages go that the handler fails on for good; without it the consumer stops at them", default=""
+    )
+    retention: timedelta = _field(
+        "how long the inbox remembers a message",
+        bounds(timedelta(), timedelta.max, "0s or more"),
+        default=timedelta(days=7),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topics", tuple(self.topics))
+        mistakes = [*out_of_bounds(ConsumerSettings, values_of(self))]
+        if self.dead_letter_topic in self.topics:
+            mistakes.append("deadLetterTopic: give another one than those that are consumed")
+        if mistakes:
+            raise SettingsInvalid(mistakes)
+
+    @classmethod
+    def load(cls, file: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
+        """Settings from a YAML file, then the environment, then those keyword arguments that are not None."""
+        given = from_file(file) if file else {}
+        merge(given, from_environment(os.environ if environment is None else environment, cls))
+        merge(given, {camel(name): value for name, value in overrides.items() if value is not None})
+        return read(cls, given)
+
+    def pause(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row."""
+        wanted = self.backoff * 2.0 ** min(failures - 1, 40) if failures else timedelta()
+        return min(wanted, self.max_backoff).total_seconds()
