@@ -17,6 +17,8 @@ from typing import Final
 from psycopg.sql import SQL, Composable
 
 TX: Final = "tx"
+BY_TRANSACTION: Final = frozenset({"snapshot", "tail"})
+"""Captures that tell what is published by the transactions that wrote it; the others by marks on the rows."""
 _ROUTED_TO: Final = "outbox.event."
 
 
@@ -62,7 +64,7 @@ class Layout:
 
     def found_by(self, capture: str) -> str:
         """The column by which a capture finds rows."""
-        return TX if capture == "snapshot" else self.columns.mark
+        return TX if capture in BY_TRANSACTION else self.columns.mark
 
     def fragments(self) -> dict[str, Composable]:
         """The expressions by windrow's names, and the two lists of an INSERT, for named queries."""

@@ -37,7 +37,7 @@ class _Psycopg(AsyncDriver):
     dialect = "postgresql"
 
     async def write_many(self, statements: Statements, messages: Sequence[Message]) -> None:
-        if not takes_copy(self._connection, messages):
+        if not takes_copy(self._connection, statements, messages):
             await super().write_many(statements, messages)
             return
         async with self._connection.cursor() as cursor, cursor.copy(statements.copy) as copy:
@@ -56,7 +56,7 @@ class _Asyncpg(AsyncDriver):
     style = "$1"
 
     async def write_many(self, statements: Statements, messages: Sequence[Message]) -> None:
-        if len(messages) < COPY_FROM:
+        if statements.mode == "log" or len(messages) < COPY_FROM:
             await super().write_many(statements, messages)
             return
         schema, _, table = statements.table.rpartition(".")

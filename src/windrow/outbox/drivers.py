@@ -47,7 +47,7 @@ class _Psycopg(Driver):
     dialect = "postgresql"
 
     def write_many(self, statements: Statements, messages: Sequence[Message]) -> None:
-        if not takes_copy(self._connection, messages):
+        if not takes_copy(self._connection, statements, messages):
             super().write_many(statements, messages)
             return
         with self._connection.cursor() as cursor, cursor.copy(statements.copy) as copy:
@@ -86,9 +86,9 @@ class _Session(_SqlAlchemy):
         super().__init__(session.connection())
 
 
-def takes_copy(connection: Any, messages: Sequence[Message]) -> bool:
+def takes_copy(connection: Any, statements: Statements, messages: Sequence[Message]) -> bool:
     """Whether psycopg should copy the messages; in a pipeline it cannot."""
-    return len(messages) >= COPY_FROM and not connection.pgconn.pipeline_status
+    return statements.mode == "table" and len(messages) >= COPY_FROM and not connection.pgconn.pipeline_status
 
 
 def plain_rows(_cursor: Any) -> Callable[[Iterable[Any]], Row]:
