@@ -162,7 +162,12 @@ def strategy() -> dict[str, str]:
 
 _ON_MARIADB = {"database": "mariadb", "capture": "mark"}
 _CAPTURES = [{"capture": "snapshot"}, {"capture": "mark"}, _ON_MARIADB]
-_DELIVERIES = [*_CAPTURES, *({**each, "delivery": "at-least-once"} for each in ({"capture": "mark"}, _ON_MARIADB))]
+_LOG = {"capture": "tail"}
+_DELIVERIES = [
+    *_CAPTURES,
+    _LOG,
+    *({**each, "delivery": "at-least-once"} for each in ({"capture": "mark"}, _ON_MARIADB)),
+]
 
 _STRATEGIES = [
     {"database": database, "capture": capture, "delivery": delivery, "election": election}
@@ -180,6 +185,7 @@ def _named(strategy: dict[str, str]) -> str:
 
 
 CAPTURES = pytest.mark.parametrize("strategy", _CAPTURES, ids=_named)
+CAPTURES_AND_LOG = pytest.mark.parametrize("strategy", [*_CAPTURES, _LOG], ids=_named)
 DATABASES = pytest.mark.parametrize("strategy", [{"capture": "snapshot"}, _ON_MARIADB], ids=["postgres", "mariadb"])
 STRATEGIES = pytest.mark.parametrize("strategy", _STRATEGIES, ids=_named)
 DELIVERIES = pytest.mark.parametrize("strategy", _DELIVERIES, ids=_named)

@@ -55,7 +55,7 @@ class Statements:
     ) -> tuple[str, Row]:
         """One INSERT of one or more messages, and its parameters; for drivers that are not known here.
 
-        On PostgreSQL it returns the ids, on MySQL and MariaDB the driver has the first of them.
+        On PostgreSQL it returns the ids, in mode `log` the first; on MySQL and MariaDB the driver has the first.
         """
         if isinstance(messages, Message):
             self._check(messages)
@@ -92,13 +92,16 @@ class Statements:
 
 
 def emission(table: str, count: int, style: Style) -> str:
-    """One statement that emits so many messages in their order, with ids that the table's own sequence gives out."""
+    """One statement that emits so many messages in their order, with ids that the table's own sequence gives out, and
+    returns the first.
+    """
     contents = ", ".join(f"({'%s' if style == '%s' else f'${place + 1}'}::bytea)" for place in range(count))
     sequence = f"pg_get_serial_sequence('{_literal(quoted(table))}', 'id')"
     # Two steps: each id is drawn once, and before its message is emitted.
     numbered = f"SELECT nextval({sequence}) AS id, content FROM (VALUES {contents}) AS each (content)"  # noqa: S608 - quoted
     emitted = f"pg_logical_emit_message(true, '{_literal(prefix_of(table))}', int8send(id) || content)"
-    return f"SELECT id FROM ({numbered}) AS numbered, LATERAL {emitted} AS lsn"  # noqa: S608 - quoted
+    # One row, so that all are emitted also where a driver fetches no more than that.
+    return f"SELECT min(id) AS id FROM ({numbered}) AS numbered, LATERAL {emitted} AS lsn"  # noqa: S608 - quoted
 
 
 def _literal(text: str) -> str:

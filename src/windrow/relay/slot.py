@@ -87,6 +87,17 @@ def slot(settings: Settings) -> str | None:
     return name
 
 
+def remove(settings: Settings) -> None:
+    """Give up the relay's slot and the outbox's publication, where there are any. What the log still holds is lost."""
+    tables = Tables.of(settings)
+    with interruptible(), connect(settings.data_source) as connection:
+        for at in Registry(settings).saved().values():
+            if of_log(at.position):
+                connection.execute(tables.query("tail", "drop_slot"), {"slot": LogPosition.decode(at.position).slot})
+        name = Identifier(publication_of(settings))
+        connection.execute(tables.query("tail", "unpublish", publication=name))
+
+
 def drop_slot(settings: Settings, name: str) -> None:
     with interruptible(), connect(settings.data_source) as connection:
         connection.execute(Tables.of(settings).query("tail", "drop_slot"), {"slot": name})

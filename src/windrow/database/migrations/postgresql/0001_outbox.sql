@@ -51,7 +51,7 @@ CREATE TABLE {dead_letter} (
   behind        bigint,
   refused_at    timestamptz NOT NULL DEFAULT now(),
   release       bigint,
-  place         text,
+  log_place     text,
   PRIMARY KEY (relay, id)
 );
 CREATE INDEX ON {dead_letter} (relay, release) WHERE release IS NOT NULL;

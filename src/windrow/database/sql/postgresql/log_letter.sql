@@ -1,7 +1,7 @@
 -- name: bury_whole
 -- Make a message that was read from the log a dead letter, with its place there; one that is there stays as it is.
 INSERT INTO {dead_letter} (relay, id, create_time, topic, key, value, header_keys, header_values, partition, timestamp,
-                           reason, behind, place)
+                           reason, behind, log_place)
 VALUES (%(relay)s, %(id)s, coalesce((SELECT create_time FROM {outbox} WHERE id = %(id)s), now()), left(%(topic)s, 249),
         %(key)s, %(value)s, %(header_keys)s::text[], %(header_values)s::bytea[], %(partition)s::integer,
         to_timestamp(%(timestamp)s::bigint / 1000.0), coalesce('waits behind id ' || %(behind)s::bigint, %(reason)s),
@@ -10,7 +10,7 @@ ON CONFLICT (relay, id) DO NOTHING
 
 -- name: places
 -- The places in the log of letters that were read there.
-SELECT id, place FROM {dead_letter} WHERE relay = %(relay)s AND place IS NOT NULL
+SELECT id, log_place FROM {dead_letter} WHERE relay = %(relay)s AND log_place IS NOT NULL
 
 -- name: take_back
 -- Forget letters whose messages will be read again.

@@ -45,5 +45,9 @@ WHERE slot_name = %(slot)s
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %(slot)s AND active
 
 -- name: drop_slot
--- Give a slot up, and with it its place in the log.
-SELECT pg_drop_replication_slot(%(slot)s)
+-- Give a slot up, and with it its place in the log, unless it is gone already.
+SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %(slot)s
+
+-- name: unpublish
+-- Have the outbox decoded for nobody any more.
+DROP PUBLICATION IF EXISTS {publication}
