@@ -21,6 +21,7 @@ from windrow import AsyncOutbox, Message, Outbox, embedded
 from windrow.capture.log_position import LogPosition
 from windrow.capture.protocol import Page
 from windrow.capture.tail import TailCapture
+from windrow.doctor import examine
 from windrow.election.mandate import Term
 from windrow.errors import DatabaseForbids, PositionForeign, SettingsInvalid, SlotLost
 from windrow.record import Committed, Record, Shard
@@ -311,6 +312,14 @@ def test_every_library_emits_to_the_log_in_the_order_of_ids(pipeline: Pipeline, 
 
 def test_init_is_safe_to_repeat_and_makes_one_slot(pipeline: Pipeline) -> None:
     assert prepare(pipeline.settings).created_slot is None
+
+
+def test_the_doctor_looks_at_the_log_and_the_slot(pipeline: Pipeline) -> None:
+    findings = {each.check: each for each in examine(pipeline.settings)}
+    assert (findings["log"].verdict, findings["slot"].verdict) == ("ok", "ok")
+    drop_slots(pipeline.settings)
+    findings = {each.check: each for each in examine(pipeline.settings)}
+    assert (findings["slot"].verdict, "is lost" in findings["slot"].says) == ("failed", True)
 
 
 def test_a_user_without_the_right_is_told_which(pipeline: Pipeline) -> None:

@@ -44,7 +44,8 @@ log = logging.getLogger(__name__)
 
 _ROW: Final = ord("I")
 _LOOK_EVERY: Final = 0.02
-"""Seconds between two looks at the control row while messages come."""
+_LOOK_EVERY_BUSY: Final = 0.1
+"""Seconds between two looks at the control row, and while messages come: those do not wait for it."""
 _SETTLE_EVERY: Final = 0.2
 """Seconds between two snapshots whose place in the log we wait to pass."""
 _WATCH_EVERY: Final = 10.0
@@ -86,7 +87,7 @@ class TailCapture:
         self._published = self._handed = 0
         self._seen: _Control | None = None
         self._awaited: _Control | None = None
-        self._look_at = self._settle_at = self._watch_at = 0.0
+        self._looked_at = self._settle_at = self._watch_at = 0.0
         self._warned = False
         self._connection = connect(settings.data_source, f"windrow {settings.name} {shard.index}")
         with interruptible(), closed_on_error(self):
@@ -113,7 +114,7 @@ class TailCapture:
             if self._rows is not None:
                 return self._next_rows(self._rows)
             self._stream.confirm(self._position.lsn, self._published)
-            page = self._read(self._control())
+            page = self._read()
             self._published, self._handed = self._handed, self._position.lsn
             return page
 
@@ -148,6 +149,8 @@ class TailCapture:
             why = "the committed position is ahead of the database's log: it was set back to an earlier state"
         if why:
             raise PositionForeign(f"{why}\n{REMEDY}")
+        if self._row("published", publication=publication_of(self._settings)) != (True,):
+            raise OutboxTableMissing(f'outbox {self._settings.outbox_table} is not published: run "windrow init"')
         self._watch(position.slot)
         return position
 
@@ -187,7 +190,7 @@ class TailCapture:
 
         return replace(page, position=at, upto=upto)
 
-    def _read(self, control: _Control) -> Page:
+    def _read(self) -> Page:
         """What has come of the log by now, a page at most."""
         records: list[Record] = []
         runs: list[_Run] = []
@@ -211,6 +214,7 @@ class TailCapture:
         more = len(records) >= limit or size >= most
         if self._commit:
             self._position = replace(self._position, commit=self._commit, nth=max(self._nth, self._skip))
+        control = self._control(busy=bool(records))
         self._settle_rows()
         return Page(records, self._position, control.epoch, _Places(records, runs).upto, more, control.release)
 
@@ -240,10 +244,11 @@ class TailCapture:
                 pass
         return None
 
-    def _control(self) -> _Control:
+    def _control(self, *, busy: bool) -> _Control:
+        """As it was a moment ago: who is relieved a little later works on for so long, and nobody waits for it."""
         now = time.monotonic()
-        if self._seen is None or now >= self._look_at:
-            self._look_at = now + _LOOK_EVERY
+        if self._seen is None or now - self._looked_at >= (_LOOK_EVERY_BUSY if busy else _LOOK_EVERY):
+            self._looked_at = now
             row = self._connection.execute(self._control_query, self._me, prepare=True).fetchone()
             epoch, release, seen, lsn = row or (None, 0, "1:1:", 0)
             self._seen = _Control(epoch, release, Snapshot.parse(seen), lsn)
