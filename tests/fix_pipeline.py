@@ -165,7 +165,6 @@ _CAPTURES = [{"capture": "snapshot"}, {"capture": "mark"}, _ON_MARIADB]
 _LOG = {"capture": "tail"}
 _DELIVERIES = [
     *_CAPTURES,
-    _LOG,
     *({**each, "delivery": "at-least-once"} for each in ({"capture": "mark"}, _ON_MARIADB)),
 ]
 
@@ -189,6 +188,7 @@ CAPTURES_AND_LOG = pytest.mark.parametrize("strategy", [*_CAPTURES, _LOG], ids=_
 DATABASES = pytest.mark.parametrize("strategy", [{"capture": "snapshot"}, _ON_MARIADB], ids=["postgres", "mariadb"])
 STRATEGIES = pytest.mark.parametrize("strategy", _STRATEGIES, ids=_named)
 DELIVERIES = pytest.mark.parametrize("strategy", _DELIVERIES, ids=_named)
+DELIVERIES_AND_LOG = pytest.mark.parametrize("strategy", [*_DELIVERIES, _LOG], ids=_named)
 
 
 @pytest.fixture

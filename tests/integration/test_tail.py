@@ -24,6 +24,7 @@ from windrow.capture.tail import TailCapture
 from windrow.doctor import examine
 from windrow.election.mandate import Term
 from windrow.errors import DatabaseForbids, PositionForeign, SettingsInvalid, SlotLost
+from windrow.publish.dead_letter import DeadLetters
 from windrow.record import Committed, Record, Shard
 from windrow.relay.registry import Registry
 from windrow.relay.setup import prepare
@@ -308,6 +309,29 @@ def test_every_library_emits_to_the_log_in_the_order_of_ids(pipeline: Pipeline, 
     assert ids == [1, 31, 32]
     with pipeline.connect() as connection:
         assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+def test_a_letter_whose_message_is_read_again_is_forgotten_and_no_other(pipeline: Pipeline, open_capture: Open) -> None:
+    """A task that died had buried both; the position had moved past the first alone."""
+    letters, table = DeadLetters(pipeline.settings), pipeline.settings.outbox_table
+    pipeline.outbox = Outbox(table, mode="log")
+    pipeline.write(pipeline.message("1"), pipeline.message("2"))
+    *_, page = pages(open_capture(pipeline), 2)
+    places = [page.upto(each.id).encode() for each in page.records]
+    Registry(pipeline.settings).save({0: Committed(0, places[0])})
+    with pipeline.connect() as connection:
+        for record, place in zip(page.records, places, strict=True):
+            connection.execute(
+                f"INSERT INTO {table}_dead_letter (relay, id, create_time, topic, key, value, header_keys,"
+                " header_values, reason, log_place) VALUES (%s, %s, now(), %s, %s, %s, '{}', '{}', 'refused', %s)",
+                (pipeline.settings.name, record.id, record.topic, record.key, record.value, place),
+            )
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 1)
+        assert [letter.id for letter in letters.list(10)] == [page.records[0].id]
+        assert letters.retry(None) == 1
+        pipeline.wait_published(relay, 2)
+    assert sorted(pipeline.values()) == [b"1", b"2"]
 
 
 def test_init_is_safe_to_repeat_and_makes_one_slot(pipeline: Pipeline) -> None:
