@@ -187,17 +187,21 @@ def strategy() -> dict[str, str]:
 
 _ON_MARIADB = {"database": "mariadb", "capture": "mark"}
 _CAPTURES = [{"capture": "snapshot"}, {"capture": "mark"}, _ON_MARIADB]
-_DELIVERIES = [*_CAPTURES, *({**each, "delivery": "at-least-once"} for each in ({"capture": "mark"}, _ON_MARIADB))]
+_LOG = {"capture": "tail"}
+_DELIVERIES = [
+    *_CAPTURES,
+    *({**each, "delivery": "at-least-once"} for each in ({"capture": "mark"}, _ON_MARIADB)),
+]
 
 _STRATEGIES = [
     {"database": database, "capture": capture, "delivery": delivery, "election": election}
     for database in ("postgres", "mariadb")
-    for capture in ("snapshot", "mark", "sweep")
+    for capture in ("snapshot", "mark", "sweep", "tail")
     for delivery in ("exactly-once", "at-least-once")
     for election in ("neli", "lease")
-    if capture != "snapshot" or (database, delivery) == ("postgres", "exactly-once")
+    if capture in {"mark", "sweep"} or (database, delivery) == ("postgres", "exactly-once")
 ]
-"""All that make sense: snapshots are PostgreSQL's, and they note nothing in the rows."""
+"""All that make sense: snapshots and the log are PostgreSQL's, and they note nothing in the rows."""
 
 
 def _named(strategy: dict[str, str]) -> str:
@@ -205,9 +209,11 @@ def _named(strategy: dict[str, str]) -> str:
 
 
 CAPTURES = pytest.mark.parametrize("strategy", _CAPTURES, ids=_named)
+CAPTURES_AND_LOG = pytest.mark.parametrize("strategy", [*_CAPTURES, _LOG], ids=_named)
 DATABASES = pytest.mark.parametrize("strategy", [{"capture": "snapshot"}, _ON_MARIADB], ids=["postgres", "mariadb"])
 STRATEGIES = pytest.mark.parametrize("strategy", _STRATEGIES, ids=_named)
 DELIVERIES = pytest.mark.parametrize("strategy", _DELIVERIES, ids=_named)
+DELIVERIES_AND_LOG = pytest.mark.parametrize("strategy", [*_DELIVERIES, _LOG], ids=_named)
 
 
 @pytest.fixture
@@ -220,14 +226,29 @@ def database(request: pytest.FixtureRequest, strategy: dict[str, str]) -> embedd
 @pytest.fixture
 def make_pipeline(
     database: embedded.Postgres | embedded.MariaDB, kafka: embedded.Kafka, spark: SparkSession, strategy: dict[str, str]
-) -> Callable[..., Pipeline]:
-    """Make a pipeline on the shared servers, with settings of its own."""
+) -> Iterator[Callable[..., Pipeline]]:
+    """Make a pipeline on the shared servers, with settings of its own. Its slot goes with the test."""
     chosen = {name: value for name, value in strategy.items() if name != "database"}
+    made: list[Pipeline] = []
 
     def make(partitions: int = 2, storage: Storage = "plain", **settings: Any) -> Pipeline:
-        return pipeline_on(database.url, kafka.client_config, spark, partitions, storage, **{**chosen, **settings})
+        given = {**chosen, **settings}
+        made.append(pipeline_on(database.url, kafka.client_config, spark, partitions, storage, **given))
+        return made[-1]
 
-    return make
+    yield make
+    for pipeline in made:
+        if pipeline.settings.tails:
+            drop_slots(pipeline.settings)
+
+
+def drop_slots(settings: Settings) -> None:
+    """Drop a relay's slots, and whoever reads them."""
+    with psycopg.connect(settings.data_source, autocommit=True) as connection:
+        slots = "FROM pg_replication_slots WHERE starts_with(slot_name, %s)"
+        mine = (f"windrow_{settings.name}_",)
+        connection.execute(f"SELECT pg_terminate_backend(active_pid, 5000) {slots} AND active", mine)
+        connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {slots}", mine)
 
 
 @pytest.fixture

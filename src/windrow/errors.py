@@ -14,6 +14,7 @@
     │   └── EnvironmentUnfit    Java, a port, the disk or a registry is not to be had
     ├── Interrupted             a connection broke; goes on by itself from the committed position
     ├── PositionForeign         the committed position belongs to another database, or to this one's future
+    ├── SlotLost                the slot that a relay reads the database's log by is gone, and a part of the log with it
     ├── RelayFenced             the election has moved on: another leads, or this one in a new generation
     ├── PublishFailed           Kafka refused records for good
     └── HandlerFailed           a consumer's handler failed for good, and there is no dead-letter topic
@@ -82,6 +83,10 @@ class Interrupted(WindrowError):
 
 class PositionForeign(WindrowError):
     """The committed position does not belong to the database that the relay reads."""
+
+
+class SlotLost(WindrowError):
+    """The replication slot that the committed position names cannot be read on: the log behind it has a gap."""
 
 
 class RelayFenced(WindrowError):

@@ -135,6 +135,11 @@ class Limits:
         _POSITIVE,
         default=timedelta(seconds=5),
     )
+    max_slot_wal: Size = _field(
+        "with capture: tail, how much of the database's log the slot may hold back before the relay warns",
+        bounds(1, math.inf, "1 or more"),
+        default=Size(1_000_000_000),
+    )
     lease_timeout: timedelta = _field(
         "how long a leader chosen by lease may be silent before another takes over",
         bounds(timedelta(milliseconds=500), timedelta(minutes=5), "500ms to 5m"),
@@ -221,8 +226,9 @@ class Settings:
     )
     capture: str = _field(
         "how new rows are found: snapshot, by what transactions see; mark, by writing to the rows; sweep, as mark, but"
-        " only those that the application has not dispatched by itself in time; without it snapshot, on MySQL mark",
-        _one_of("snapshot", "mark", "sweep"),
+        " only those that the application has not dispatched by itself in time; tail, in PostgreSQL's log; without it"
+        " snapshot, on MySQL mark",
+        _one_of("snapshot", "mark", "sweep", "tail"),
         default="",
     )
     delivery: str = _field(
@@ -264,25 +270,31 @@ class Settings:
         }
         for each, default in derived.items():
             object.__setattr__(self, each, getattr(self, each) or default)
-        mistakes = [*out_of_bounds(Settings, values_of(self))]
-        if self.transform and self.poison == "block-key":
-            mistakes.append(
-                "poison: block-key knows the keys before a transform, not after it: give dead-letter or stop"
-            )
-        if (self.layout == "custom") != bool(self.columns):
-            mistakes.append("columns: name the outbox's columns with layout: custom, and only with it")
-        if self.marks and self.transform:
-            mistakes.append("transform: is for capture: snapshot, whose positions a query's batches can be told by")
-        if self.dialect == "mysql" and self.capture == "snapshot":
-            mistakes.append("capture: snapshot goes by what PostgreSQL's transactions see: on MySQL give mark or sweep")
-        if self.dialect == "mysql" and self.layout in {"goharvest", "tomorrow-one"}:
-            mistakes.append(
-                f"layout: {self.layout} is of tables on PostgreSQL: on MySQL give windrow, debezium or custom"
-            )
-        if self.delivery == "at-least-once" and self.capture == "snapshot":
-            mistakes.append("delivery: at-least-once notes in the rows what has arrived: give capture: mark with it")
-        if mistakes:
+        if mistakes := [*out_of_bounds(Settings, values_of(self)), *self._at_odds(), *self._not_on_mysql()]:
             raise SettingsInvalid(mistakes)
+
+    def _at_odds(self) -> Iterator[str]:
+        """Settings that are right by themselves, and not together."""
+        if self.transform and self.poison == "block-key":
+            yield "poison: block-key knows the keys before a transform, not after it: give dead-letter or stop"
+        if (self.layout == "custom") != bool(self.columns):
+            yield "columns: name the outbox's columns with layout: custom, and only with it"
+        if self.capture != "snapshot" and self.transform:
+            yield "transform: is for capture: snapshot, whose positions a query's batches can be told by"
+        if self.tails and self.shards not in {None, 1}:
+            yield "shards: a log has one reader: with capture: tail give 1, or leave it out"
+        if self.delivery == "at-least-once" and not self.marks:
+            yield "delivery: at-least-once notes in the rows what has arrived: give capture: mark with it"
+
+    def _not_on_mysql(self) -> Iterator[str]:
+        if self.dialect != "mysql":
+            return
+        if self.capture == "snapshot":
+            yield "capture: snapshot goes by what PostgreSQL's transactions see: on MySQL give mark or sweep"
+        if self.tails:
+            yield "capture: tail reads PostgreSQL's log: on MySQL give mark or sweep"
+        if self.layout in {"goharvest", "tomorrow-one"}:
+            yield f"layout: {self.layout} is of tables on PostgreSQL: on MySQL give windrow, debezium or custom"
 
     @property
     def dialect(self) -> Dialect:
@@ -292,7 +304,12 @@ class Settings:
     @property
     def marks(self) -> bool:
         """Whether rows are taken by writing a mark to them."""
-        return self.capture != "snapshot"
+        return self.capture in {"mark", "sweep"}
+
+    @property
+    def tails(self) -> bool:
+        """Whether messages are read from the database's log."""
+        return self.capture == "tail"
 
     @property
     def position_group_id(self) -> str:

@@ -7,13 +7,13 @@ import pytest
 
 from fix_faults import kill_python_workers
 from fix_load import Load
-from fix_pipeline import CAPTURES, Pipeline, wait_for
+from fix_pipeline import CAPTURES_AND_LOG, Pipeline, wait_for
 from windrow import embedded
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
 
-@CAPTURES
+@CAPTURES_AND_LOG
 def test_killing_the_python_worker_in_mid_transaction_loses_and_doubles_nothing(
     make_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -35,7 +35,7 @@ def test_killing_the_python_worker_in_mid_transaction_loses_and_doubles_nothing(
     load.judge()
 
 
-@CAPTURES
+@CAPTURES_AND_LOG
 def test_database_killed_and_restarted_under_load(
     pipeline: Pipeline, database: embedded.Postgres | embedded.MariaDB
 ) -> None:

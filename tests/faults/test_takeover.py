@@ -56,6 +56,7 @@ def running(pipeline: Pipeline, folder: Path) -> Iterator[Candidate]:
             new.send(signal.SIGKILL)
 
 
+@pytest.mark.parametrize("strategy", [{"capture": "snapshot"}, {"capture": "tail"}], ids=["snapshot", "tail"])
 def test_standby_takes_over_from_a_leader_that_is_paused_and_from_one_that_is_killed(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

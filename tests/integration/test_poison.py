@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
-from fix_pipeline import DELIVERIES, Pipeline, limit_message_size, pipeline_on, wait_for
+from fix_pipeline import DELIVERIES, DELIVERIES_AND_LOG, Pipeline, limit_message_size, pipeline_on, wait_for
 from windrow import Message, embedded
 from windrow.errors import PublishFailed
 from windrow.publish.dead_letter import DeadLetters
@@ -45,7 +45,7 @@ def test_too_large_record_between_good_ones_of_its_key_becomes_a_dead_letter(pip
     assert all("too large" in letter.reason for letter in letters)
 
 
-@DELIVERIES
+@DELIVERIES_AND_LOG
 def test_poison_in_the_middle_of_a_backlog(make_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = make_pipeline(limits={"pageRecords": 30})
     limit_message_size(pipeline, 10_000)

@@ -25,7 +25,9 @@ from windrow.doctor.postgres import (
     judge_autovacuum,
     judge_durability,
     judge_holders,
+    judge_log,
     judge_pooler,
+    judge_slot,
 )
 from windrow.record import Record
 from windrow.settings import Limits, Purge, Settings
@@ -185,3 +187,31 @@ def test_rights_on_the_outbox_are_those_that_the_capture_and_the_layout_need() -
     assert rights_on_outbox(marks, OWN) == ("SELECT", "UPDATE", "DELETE")
     assert rights_on_outbox(marks, TOMORROW_ONE) == ("SELECT", "UPDATE")
     assert rights_on_outbox(for_a_day, TOMORROW_ONE) == ("SELECT", "UPDATE", "DELETE")
+
+
+@pytest.mark.parametrize(
+    ("readiness", "verdict", "says"),
+    [
+        (("logical", 180_000, True, 5), "ok", "free replication slots: 5"),
+        (("replica", 180_000, True, 5), "failed", "wal_level is replica"),
+        (("logical", 130_000, True, 5), "failed", "PostgreSQL 13 is too old"),
+        (("logical", 180_000, False, 5), "failed", "may not read it"),
+    ],
+)
+def test_a_log_that_cannot_be_tailed_is_told(readiness: tuple[str, int, bool, int], verdict: str, says: str) -> None:
+    (finding,) = judge_log("me", *readiness)
+    assert finding.verdict == verdict
+    assert says in finding.says
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [([], "failed"), ([(True, True, 0)], "failed"), ([(False, False, 0)], "failed"), ([(True, False, 5)], "ok")],
+)
+def test_a_lost_slot_is_told(found: list[tuple[bool, bool, int]], verdict: str) -> None:
+    assert [each.verdict for each in judge_slot("slot", found, 10)] == [verdict]
+
+
+def test_a_slot_that_holds_back_much_is_told() -> None:
+    (finding,) = judge_slot("slot", [(True, False, 11_000_000)], 10_000_000)
+    assert (finding.verdict, "11 MB" in finding.says) == ("warning", True)

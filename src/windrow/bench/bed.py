@@ -27,6 +27,7 @@ from windrow.errors import EnvironmentUnfit
 from windrow.kafka.clients import client_config, create_topic
 from windrow.relay import Relay
 from windrow.relay.setup import default_shards, prepare
+from windrow.relay.slot import remove
 from windrow.settings import Settings
 from windrow.spark.session import session
 
@@ -117,6 +118,8 @@ class Bed:
 
 
 def _remove(lane: Lane) -> None:
+    if lane.settings.tails:
+        remove(lane.settings)
     with lane.connect() as connection:
         for table in reversed(lane.tables.named.values()):
             connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))

@@ -34,7 +34,14 @@ _OF_MARKS: Final[_Measurements] = {
     "marks on MariaDB": (strategies.mariadb, ("mariadb_ratio",)),
     "statements of marks": (strategies.statements, ("mark_statements_per_1000",)),
 }
-_OF_CAPTURE: Final[Mapping[str, _Measurements]] = {"snapshot": _MEASUREMENTS, "mark": _OF_MARKS}
+_OF_LOG: Final[_Measurements] = {
+    "snapshots and the log": (strategies.tail, ("tail_ratio", "tail_records_per_s")),
+    "latency of the log at 1,000 records/s": (
+        latency.tail_at_1k,
+        ("tail_p50_ratio", "tail_p99_ratio", "tail_p50_ms", "t_ms"),
+    ),
+}
+_OF_CAPTURE: Final[Mapping[str, _Measurements]] = {"snapshot": _MEASUREMENTS, "mark": _OF_MARKS, "tail": _OF_LOG}
 CAPTURES: Final = tuple(_OF_CAPTURE)
 _OF_ALL: Final = ("lost", "duplicated", "reordered")
 

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,12 +14,19 @@ from windrow.bench.writers import WRITERS, write_live
 _SLOW: Final = 1_000
 _FAST: Final = 10_000
 _TRIPS: Final = 300
+_LOG: Final[dict[str, Any]] = {"capture": "tail", "shards": 1}
 
 
 def at_1k(bed: Bed) -> dict[str, float]:
     before, (p50, p99), after = round_trip(bed), _latency(bed, _SLOW, durably=True), round_trip(bed)
     t = (before + after) / 2
     return {"p50_ratio": p50 / t, "p99_ratio": p99 / t, "p50_ms": p50, "p99_ms": p99, "t_ms": t}
+
+
+def tail_at_1k(bed: Bed) -> dict[str, float]:
+    before, (p50, p99), after = round_trip(bed), _latency(bed, _SLOW, durably=True, **_LOG), round_trip(bed)
+    t = (before + after) / 2
+    return {"tail_p50_ratio": p50 / t, "tail_p99_ratio": p99 / t, "tail_p50_ms": p50, "t_ms": t}
 
 
 def at_10k(bed: Bed) -> dict[str, float]:
@@ -52,11 +59,11 @@ def warm_up(bed: Bed) -> None:
     bed.say(f"  a transaction took {ends[0]:.1f} ms at first, {ends[1]:.1f} ms at the end")
 
 
-def _latency(bed: Bed, rate: int, *, durably: bool) -> tuple[float, float]:
+def _latency(bed: Bed, rate: int, *, durably: bool, **settings: Any) -> tuple[float, float]:
     """Median and 99th percentile, in milliseconds."""
     ignored = int(rate * bed.size.warm_up)
     count = ignored + int(rate * bed.size.live)
-    with bed.lane(bed.size.epoch, bed.live_partitions) as lane, lane.relaying() as relay:
+    with bed.lane(bed.size.epoch, bed.live_partitions, **settings) as lane, lane.relaying() as relay:
         bed.say(f"  {WRITERS} writers, {rate:,} records/s for {count / rate:.0f} s …")
         receipts = bed.helpers.submit(receive, lane.settings, lane.topic, count + 1, live=True)
         written = bed.helpers.submit(write_live, lane.settings, lane.topic, count, rate, durably=durably)

@@ -1,5 +1,5 @@
-"""The other strategies against the default ones, on backlogs: marks, publishing without transactions, and what marking
-asks of the database.
+"""The other strategies against the default ones, on backlogs: marks, publishing without transactions, what marking
+asks of the database, and the log.
 """
 
 from statistics import median
@@ -48,3 +48,13 @@ def statements(bed: Bed) -> dict[str, float]:
     count = transactions(bed.database) - before
     bed.say(f"  {count:,} statements for {bed.size.small_backlog:,} records")
     return {"mark_statements_per_1000": count / bed.size.small_backlog * 1000}
+
+
+def tail(bed: Bed) -> dict[str, float]:
+    """Snapshots and the log in turns. A log has one reader, so both have one shard."""
+    snapshots, tailed = [], []
+    for _ in range(bed.size.rounds):
+        snapshots.append(relayed(bed, bed.size.backlog, shards=1))
+        tailed.append(relayed(bed, bed.size.backlog, capture="tail", shards=1))
+        bed.say(f"  snapshot {snapshots[-1]:,.0f} records/s, tail {tailed[-1]:,.0f}")
+    return {"tail_ratio": median(tailed) / median(snapshots), "tail_records_per_s": median(tailed)}

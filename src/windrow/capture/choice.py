@@ -6,12 +6,14 @@ from uuid import UUID
 
 from psycopg.sql import SQL, Composable, Literal
 
+from windrow.capture.log_position import LogPosition, of_log
 from windrow.capture.mark import MarkCapture
 from windrow.capture.marks import MarkPosition
 from windrow.capture.position import NOTHING, Position
 from windrow.capture.protocol import Capture, selected
 from windrow.capture.shards import predicate
 from windrow.capture.snapshot import SnapshotCapture
+from windrow.capture.tail import TailCapture
 from windrow.database.adoption import layout_of
 from windrow.database.connections import connect, interruptible
 from windrow.database.layouts import Layout
@@ -32,6 +34,8 @@ def capture_of(settings: Settings, shard: Shard, epoch: UUID, target: str | None
     """The shard's capture for the task of an epoch; with a target, it goes on to that position and no further."""
     if settings.marks:
         return MarkCapture(settings, shard, epoch, target)
+    if settings.tails:
+        return TailCapture(settings, shard)
     return SnapshotCapture(settings, shard, target)
 
 
@@ -45,7 +49,7 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
     """The next rows after a position, a page at most; changes nothing."""
     if not settings.marks:
         with closing(SnapshotCapture(settings, shard)) as capture:
-            capture.start(committed)
+            capture.start(_rows_of(committed))
             return capture.next().records
     tables = Tables.of(settings)
     with interruptible(), connect(settings.data_source, "windrow peek") as connection:
@@ -64,8 +68,15 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
     return list(map(Record._make, found))
 
 
+def _rows_of(committed: str | None) -> str | None:
+    """What a position says of the table's rows."""
+    return LogPosition.decode(committed).rows.encode() if committed and of_log(committed) else committed
+
+
 def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
-    """What is still to be published after a committed position, or without one."""
+    """What is still to be published after a committed position, or without one. Of a log's position, rows that were
+    published since it last looked at the table count as well.
+    """
     tables, columns = Tables.of(settings), layout.fragments()
     if settings.marks:
         published = [
@@ -82,7 +93,7 @@ def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
         among = SQL(" OR ").join(published) if published else SQL("false")
         holds = SQL("{unprocessed} AND ({among}) IS NOT TRUE").format(among=among, **columns)
         return Ahead(tables.fill(SQL("SELECT * FROM {outbox}")), holds)
-    at = Position.decode(position) if position else Position("")
+    at = Position.decode(position) if position else Position("")  # of the log's positions, what they say of rows
     snapshots = {"lo": Literal(str(at.lo)), "hi": Literal(str(at.hi or NOTHING)), "after": Literal(at.after)}
     return Ahead(
         tables.query("snapshot", "unseen", lo=snapshots["lo"]),

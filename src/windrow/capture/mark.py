@@ -14,6 +14,7 @@ Invariants:
   none sees a row that another has just passed over.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -108,6 +109,9 @@ class MarkCapture:
             gone = self._purge(ids, self._held)
         if gone < len(ids):
             raise RelayFenced(f"{len(ids) - gone} rows carry another task's mark by now")
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def close(self) -> None:
         self._connection.close()

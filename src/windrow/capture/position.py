@@ -120,11 +120,12 @@ class Position:
     hi: Snapshot | None = None
     after: int = 0
 
-    def encode(self) -> str:
-        form = {"v": FORMAT, "db": self.database, "lo": self.lo.pack()}
+    def encode(self, **more: str | int) -> str:
+        """As text, with what a capture knows besides."""
+        form: dict[str, str | int] = {"v": FORMAT, "db": self.database, "lo": self.lo.pack()}
         if self.hi is not None:
             form |= {"hi": self.hi.pack(), "after": self.after}
-        return json.dumps(form, separators=(",", ":"))
+        return json.dumps(form | more, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> Self:

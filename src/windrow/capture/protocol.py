@@ -17,7 +17,7 @@ from windrow.record import Progress, Record
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows in the order of their ids, and the position that holds once they are published."""
+    """Messages in the order in which they are published, and the position that holds once they are published."""
 
     records: list[Record]
     position: Progress
@@ -40,6 +40,10 @@ class Capture(Protocol):
 
     def next(self) -> Page:
         """The next page; without records where there is nothing new."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until there may be something new. Called when all that was handed out is published."""
         ...
 
     def close(self) -> None: ...

@@ -8,6 +8,7 @@ did not see because its transaction was open is not visible in `hi` either, so i
 Rows are ordered by id, not by transaction: a transaction may get its number early, wait on a lock, and write later.
 """
 
+import time
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -16,6 +17,7 @@ from uuid import UUID
 import adbc_driver_postgresql.dbapi as adbc
 from psycopg.sql import SQL, Composable, Literal, Placeholder
 
+from windrow.capture.log_position import of_log
 from windrow.capture.position import (
     MAX_SNAPSHOT,
     NOTHING,
@@ -35,6 +37,7 @@ from windrow.errors import Interrupted, PositionForeign
 from windrow.record import Record, Shard
 from windrow.settings import Settings
 
+_ANOTHER: Final = "Give the capture that the relay was run with, or another name to begin anew under."
 NO_BOUND: Final = 2**62
 _SESSION: Final = (*PLANS, "SET default_transaction_read_only = on")
 
@@ -83,6 +86,9 @@ class SnapshotCapture:
                 return self._read_on(self._position.hi)
             return self._poll() if self._target is None else self._drain(self._target)
 
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def close(self) -> None:
         self._connection.close()
         if "_arrow" in self.__dict__:
@@ -90,6 +96,8 @@ class SnapshotCapture:
 
     def _checked(self, committed: str | None) -> Position:
         database, horizon, foreign = self._row("identity") or ("", "0", None)
+        if committed and of_log(committed):
+            raise PositionForeign(f"the committed position {committed[:80]!r} is one of capture: tail\n{_ANOTHER}")
         position = Position.decode(committed) if committed else Position(database)
         why = objection(position, database, int(horizon)) or objection_to_rows(foreign and int(foreign), int(horizon))
         if why:

@@ -41,7 +41,7 @@ def bench() -> None:
     type=click.Choice(CAPTURES),
     default="snapshot",
     show_default=True,
-    help="Whose figures: those of the default, or those of mark, against the default.",
+    help="Whose figures: those of the default, or those of mark or tail, against the default.",
 )
 @click.option("--database", metavar="URL", help="Measure on this PostgreSQL instead of an embedded one.")
 @click.option("--kafka", metavar="SERVERS", help="Measure on these brokers instead of an embedded one.")

@@ -44,7 +44,7 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
         given = {name: value for name, value in options.items() if value is not None}
         settings = load_settings(config, **{**dict.fromkeys(options), **_ANYWHERE, **given})
         ring = wanted_ring(settings, storage)
-        shards = settings.shards or default_shards()
+        shards = settings.shards or default_shards(settings)
         click.echo(script(settings, shards, ring), nl=False)
         return
     settings = load_settings(config, **options)
@@ -55,5 +55,7 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
         click.echo(f"applied migration {migration.version}: {migration.title}", err=True)
     for topic in done.created_topics:
         click.echo(f"created topic {topic}", err=True)
+    if done.created_slot:
+        click.echo(f"created replication slot {done.created_slot}", err=True)
     outbox = f"outbox {settings.outbox_table} ({done.storage})"
     click.echo(f"{outbox} and relay {settings.name} ({done.shards} shards) are ready", err=True)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from psycopg.sql import SQL
 
-from windrow.database.layouts import TX, Layout
+from windrow.database.layouts import BY_TRANSACTION, TX, Layout
 from windrow.table import unquoted
 
 
@@ -62,7 +62,7 @@ def _on_postgresql(layout: Layout, capture: str, table: Table) -> Iterator[Addit
             " writers wait meanwhile",
             SQL(f"ALTER TABLE {{outbox}} {columns}"),
         )
-    if capture == "snapshot" and not (TX in table.columns and Index(TX) in table.indexes):
+    if capture in BY_TRANSACTION and not (TX in table.columns and Index(TX) in table.indexes):
         yield Addition(
             f"a column {TX} (the writing transaction), for which it is rewritten once, and an index on it; writers"
             " wait meanwhile",
@@ -75,7 +75,7 @@ def _on_postgresql(layout: Layout, capture: str, table: Table) -> Iterator[Addit
     mark, processed, number = layout.columns.mark, layout.processed, layout.columns.id
     if table.columns and number not in layout.added and _lacks(table, number):
         yield Addition(f"a unique index on {number}", SQL(f"CREATE UNIQUE INDEX ON {{outbox}} ({number})"))
-    if capture != "snapshot" and unquoted(mark) not in table.columns:
+    if capture not in BY_TRANSACTION and unquoted(mark) not in table.columns:
         yield Addition(f"a column {mark}", SQL(f"ALTER TABLE {{outbox}} ADD COLUMN IF NOT EXISTS {mark} uuid"))
     if processed:
         waiting = f"({processed} IS NULL)"
@@ -118,6 +118,7 @@ def _lacks(table: Table, column: str, where: str = "") -> bool:
 
 _FOUND_BY: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("postgresql", "snapshot"): ("tx            xid8 NOT NULL DEFAULT pg_current_xact_id()",),
+    ("postgresql", "tail"): ("tx            xid8 NOT NULL DEFAULT pg_current_xact_id()",),
     ("postgresql", "mark"): ("mark          uuid",),
     ("postgresql", "sweep"): ("mark          uuid", "dispatched    timestamptz"),
     ("mysql", "mark"): ("mark          binary(16)",),

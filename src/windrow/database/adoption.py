@@ -108,6 +108,9 @@ def refuse_unfit(layout: Layout, settings: Settings, capture: str) -> None:
     if layout.processed and capture == "snapshot":
         which = f"outbox {settings.outbox_table} is of {layout.name} layout"
         raise SettingsInvalid([f"capture: {which}, where {layout.processed} tells what is published; give mark"])
+    if capture == "tail" and (not layout.own or layout.processed):
+        which = f"outbox {settings.outbox_table} is of {layout.name} layout, which only a query makes messages of"
+        raise SettingsInvalid([f"capture: tail: {which}; give snapshot or mark"])
     if capture == "sweep" and not layout.processed:
         which = f"outbox {settings.outbox_table}, of {layout.name} layout, has no column for when a row was dispatched"
         raise SettingsInvalid([f"capture: sweep: {which}; name a new outboxTable, or give mark"])

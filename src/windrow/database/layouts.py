@@ -29,6 +29,8 @@ from windrow.database.postgres_conversions import (
 TX: Final = "tx"
 ROUTED_TO: Final = "outbox.event."
 """What Debezium's default routing puts before the aggregate's type."""
+BY_TRANSACTION: Final = frozenset({"snapshot", "tail"})
+"""Captures that tell what is published by the transactions that wrote it; the others by marks on the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class Layout:
 
     def found_by(self, capture: str) -> str:
         """The column by which a capture finds rows."""
-        return TX if capture == "snapshot" else self.columns.mark
+        return TX if capture in BY_TRANSACTION else self.columns.mark
 
     def fragments(self) -> dict[str, Composable]:
         """The expressions by windrow's names, and the two lists of an INSERT, for named queries."""

@@ -45,7 +45,11 @@ def connect(data_source: str, application: str = "windrow", *, autocommit: bool 
     try:
         return psycopg.connect(connection_string(data_source, application), autocommit=autocommit)
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(_sentence(str(error).strip(), data_source)) from error
+        raise unreachable(str(error), data_source) from error
+
+
+def unreachable(why: str, data_source: str) -> DatabaseUnreachable:
+    return DatabaseUnreachable(_sentence(why.strip(), data_source))
 
 
 def where(data_source: str) -> str:

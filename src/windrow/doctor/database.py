@@ -71,7 +71,7 @@ def examine_database(settings: Settings) -> Generator[Finding, None, int | None]
         if user is None:
             return None
         shards = yield from _examine_tables(connection, server, settings, user)
-        yield from judge_connections(server.free_connections(), shards or settings.shards or default_shards())
+        yield from judge_connections(server.free_connections(), shards or settings.shards or default_shards(settings))
         return shards
 
 

@@ -10,11 +10,14 @@ from typing import Any, Final
 
 from psycopg.sql import Identifier
 
+from windrow.capture.log_position import LogPosition, of_log
 from windrow.database.postgres import Connection, where
 from windrow.database.queries import query
 from windrow.database.tables import Tables
 from windrow.doctor.clock import judge_clock
 from windrow.doctor.finding import Finding, failed, info, ok, warning
+from windrow.relay.registry import Registry
+from windrow.relay.slot import OLDEST
 from windrow.settings import Settings
 
 _OLDEST: Final = 130_000
@@ -44,6 +47,9 @@ class PostgresServer:
         relaxed = [role for (role,) in self._rows("relaxed")]
         yield from judge_durability(set_to, relaxed)
         yield from judge_autovacuum(set_to)
+        if self._settings.tails:
+            (readiness,) = self._of_log("readiness")
+            yield from judge_log(user, *readiness)
         yield from judge_holders(self._rows("holders", long=_LONG), user, sees_all=sees_all)
         return str(user)
 
@@ -69,6 +75,20 @@ class PostgresServer:
                 "it is switched off for the outbox, which grows without end",
                 f"ALTER TABLE {table} RESET (autovacuum_enabled)",
             )
+
+        if self._settings.tails:
+            yield from self._examine_slot()
+
+    def _examine_slot(self) -> Iterator[Finding]:
+        saved = Registry(self._settings).saved().get(0)
+        if saved is None or not of_log(saved.position):
+            yield failed("slot", f"relay {self._settings.name} has none to read the log by", 'run "windrow init"')
+            return
+        name = LogPosition.decode(saved.position).slot
+        yield from judge_slot(name, self._of_log("slot", slot=name), self._settings.limits.max_slot_wal)
+
+    def _of_log(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query("tail", name), parameters or None).fetchall()
 
     def free_connections(self) -> int:
         """How many there are, those of this relay's own counted as free."""
@@ -110,6 +130,33 @@ def judge_durability(set_to: Mapping[str, str], relaxed: Sequence[str]) -> Itera
         )
     else:
         yield ok("durability", "commits wait for the disk, unless a transaction chooses otherwise")
+
+
+def judge_log(user: str, level: str, version: int, permitted: bool, free: int) -> Iterator[Finding]:  # noqa: FBT001 - a row
+    """Whether the server's log can be read by a slot."""
+    if version < OLDEST:
+        yield failed("log", f"PostgreSQL {version // 10_000} is too old for capture: tail", "upgrade it to 14 or newer")
+    elif level != "logical":
+        yield failed("log", f"wal_level is {level}, which cannot be decoded", "set it to logical, restart the server")
+    elif not permitted:
+        yield failed("log", f"{user} may not read it", f"ALTER ROLE {quoted_user(user)} REPLICATION")
+    else:
+        yield ok("log", f"can be decoded; free replication slots: {free}")
+
+
+def judge_slot(name: str, found: Sequence[tuple[Any, ...]], limit: int) -> Iterator[Finding]:
+    """The relay's slot: whether it is of this database, whether it is lost, and how much of the log it holds back."""
+    mine, lost, held = found[0] if found else (False, True, 0)
+    if not mine or lost:
+        yield failed("slot", f"{name} is lost", "docs/reference/errors.md says how to go on, under SlotLost")
+    elif held > limit:
+        yield warning(
+            "slot",
+            f"{name} holds back {held / 1e6:,.0f} MB of the database's log",
+            "run the relay, look for transactions that are open for long, set max_slot_wal_keep_size",
+        )
+    else:
+        yield ok("slot", f"{name} holds back {held / 1e6:,.0f} MB of the database's log")
 
 
 def judge_autovacuum(set_to: Mapping[str, str]) -> Iterator[Finding]:

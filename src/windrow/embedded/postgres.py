@@ -28,6 +28,8 @@ DEFAULTS: Mapping[str, str | int] = {
     "wal_level": "logical",
     "max_connections": 300,
     "max_prepared_transactions": 20,
+    "max_replication_slots": 20,
+    "max_wal_senders": 20,
     "dynamic_shared_memory_type": "mmap",
     "log_min_messages": "warning",
 }

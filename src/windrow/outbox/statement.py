@@ -7,13 +7,16 @@ messages, which becomes the order of their ids.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from itertools import chain
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from windrow.drivers import Copy, Row, Style
 from windrow.errors import MessageInvalid, SettingsInvalid
 from windrow.headers import encoded
+from windrow.logged import packed, prefix_of
 from windrow.message import Message
 from windrow.table import Dialect, quoted
+
+Mode: TypeAlias = Literal["table", "log"]
 
 COLUMNS: Final = ("topic", "key", "value", "header_keys", "header_values", "partition", "timestamp")
 TYPES: Final = ("varchar", "bytea", "bytea", "text[]", "bytea[]", "int4", "timestamptz")
@@ -27,12 +30,19 @@ _PLACES: Final = f"({', '.join(['%s'] * len(COLUMNS))})"
 
 
 class Statements:
-    """The statements of one outbox table, which may be in a schema: `billing.outbox`."""
+    """The statements of one outbox table, which may be in a schema: `billing.outbox`.
 
-    def __init__(self, table: str = "outbox", *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
+    In mode `log` messages are emitted to PostgreSQL's log instead, for a relay with `capture: tail`: the table stays
+    empty, and only gives out the ids.
+    """
+
+    def __init__(self, table: str = "outbox", *, max_value_bytes: int = MAX_VALUE_BYTES, mode: Mode = "table") -> None:
         if max_value_bytes < 1:
             raise SettingsInvalid([f"max_value_bytes: give a number from 1, not {max_value_bytes}"])
+        if mode not in get_args(Mode):
+            raise SettingsInvalid([f"mode: give table or log, not {mode!r}"])
         self.table = table
+        self.mode = mode
         self.max_value_bytes = max_value_bytes
         targets = {dialect: _target(table, quote) for dialect, quote in _QUOTES.items()}
         self._heads = {dialect: f"INSERT INTO {target} VALUES " for dialect, target in targets.items()}  # noqa: S608 - quoted
@@ -45,15 +55,22 @@ class Statements:
     ) -> tuple[str, Row]:
         """One INSERT of one or more messages, and its parameters; for drivers that are not known here.
 
-        On PostgreSQL it returns the ids, on MySQL and MariaDB the driver has the first of them.
+        On PostgreSQL it returns the ids, in mode `log` the first; on MySQL and MariaDB the driver has the first.
         """
         if isinstance(messages, Message):
             self._check(messages)
-            return self._text(1, dialect, style), row(messages, dialect)
-        rows = [row(message, dialect) for message in self.checked(messages)]
+            return self._text(1, dialect, style), self._row(messages, dialect)
+        rows = [self._row(message, dialect) for message in self.checked(messages)]
         return self._text(len(rows), dialect, style), tuple(chain.from_iterable(rows))
 
+    def _row(self, message: Message, dialect: Dialect) -> Row:
+        return row(message, dialect) if self.mode == "table" else (packed(message),)
+
     def _text(self, count: int, dialect: Dialect, style: Style) -> str:
+        if self.mode == "log":
+            if dialect != "postgresql":
+                raise SettingsInvalid(["mode: log is for PostgreSQL's log; on MySQL write to the table"])
+            return emission(self.table, count, style)
         places = [_PLACES] * count if style == "%s" else map(_numbered, range(count))
         return f"{self._heads[dialect]}{', '.join(places)}{_ENDS[dialect]}"
 
@@ -72,6 +89,23 @@ class Statements:
                 f"value: {len(message.value):,} bytes are more than max_value_bytes, {self.max_value_bytes:,}; give a "
                 "smaller one, or raise that limit of the Outbox and max.message.bytes of the topic"
             )
+
+
+def emission(table: str, count: int, style: Style) -> str:
+    """One statement that emits so many messages in their order, with ids that the table's own sequence gives out, and
+    returns the first.
+    """
+    contents = ", ".join(f"({'%s' if style == '%s' else f'${place + 1}'}::bytea)" for place in range(count))
+    sequence = f"pg_get_serial_sequence('{_literal(quoted(table))}', 'id')"
+    # Two steps: each id is drawn once, and before its message is emitted.
+    numbered = f"SELECT nextval({sequence}) AS id, content FROM (VALUES {contents}) AS each (content)"  # noqa: S608 - quoted
+    emitted = f"pg_logical_emit_message(true, '{_literal(prefix_of(table))}', int8send(id) || content)"
+    # One row, so that all are emitted also where a driver fetches no more than that.
+    return f"SELECT min(id) AS id FROM ({numbered}) AS numbered, LATERAL {emitted} AS lsn"  # noqa: S608 - quoted
+
+
+def _literal(text: str) -> str:
+    return text.replace("'", "''")
 
 
 def row(message: Message, dialect: Dialect = "postgresql") -> Row:

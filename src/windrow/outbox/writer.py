@@ -36,7 +36,7 @@ class Outbox(Statements):
         """
         checked = self.checked(messages)
         driver = driver_of(connection)
-        if driver.takes_copy(len(checked)):
+        if self.mode == "table" and driver.takes_copy(len(checked)):
             driver.copy(self.copying, map(row, checked))
             return len(checked)
         for batch in batches(checked):
@@ -62,7 +62,7 @@ class AsyncOutbox(Statements):
         """
         checked = self.checked(messages)
         driver = await async_driver_of(connection)
-        if driver.takes_copy(len(checked)):
+        if self.mode == "table" and driver.takes_copy(len(checked)):
             await driver.copy(self.copying, map(row, checked))
             return len(checked)
         for batch in batches(checked):

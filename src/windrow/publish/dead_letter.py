@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from psycopg.sql import Composable
 
@@ -19,6 +19,8 @@ from windrow.database.layouts import Layout
 from windrow.database.tables import Tables
 from windrow.errors import OutboxTableMissing
 from windrow.settings import Settings
+
+_OF_THE_LOG: Final = frozenset({"bury_whole", "places", "take_back"})
 
 
 class DeadLetter(NamedTuple):
@@ -87,7 +89,8 @@ class LetterTable:
         fragments = {key: fragment for key, fragment in given.items() if fragment is not None}
         if name in {"bury", "write_back", "forget_ahead"}:
             fragments |= self.layout().fragments()
-        statement = Tables.of(self.settings).query("dead_letter", name, **fragments)
+        file = "log_letter" if name in _OF_THE_LOG else "dead_letter"
+        statement = Tables.of(self.settings).query(file, name, **fragments)
         return self.connection.execute(statement, {"relay": self.settings.name, **parameters})
 
 

@@ -110,12 +110,13 @@ class TransactionalPublisher:
             list(threads.map(lambda each: each.init_transactions(_SETTLE_WITHIN), self._producers))
         self._read_committed()
         if self.committed is None and saved is not None:
-            log.warning(
-                "relay %s, shard %d: Kafka has forgotten its position (offsets.retention.minutes); going on from"
-                " the one in the database: what was published after it was saved comes again",
-                self._settings.name,
-                self._shard,
-            )
+            if saved.published:  # otherwise it is where the shard begins
+                log.warning(
+                    "relay %s, shard %d: Kafka has forgotten its position (offsets.retention.minutes); going on from"
+                    " the one in the database: what was published after it was saved comes again",
+                    self._settings.name,
+                    self._shard,
+                )
             self.committed = saved
 
     def _read_committed(self) -> None:

@@ -13,11 +13,12 @@ Invariants:
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from windrow.capture.choice import ahead
+from windrow.capture.log_position import LogPosition
 from windrow.capture.protocol import Page
 from windrow.capture.shards import predicate
 from windrow.database.adoption import own_layout
@@ -29,6 +30,7 @@ from windrow.record import Progress, Record, Released, Shard
 from windrow.settings import Settings
 
 _Key = tuple[str, bytes | None]
+_Upto = Callable[[int], Progress]
 
 
 def poison_among(records: Sequence[Record], refusal: PublishFailed, *, block_keys: bool) -> list[Record]:
@@ -89,12 +91,21 @@ class Aside:
         if not present:
             return
         committed = self._publisher.committed
-        waiting = ahead(self._settings, self._table.layout(), (committed and committed.position) or None)
         with self._changing():
             if committed:
                 self._table.execute("forget_published", self._mine, released=committed.released)
-            self._table.execute("forget_ahead", self._mine, waiting.holds)
+            self._forget_ahead((committed and committed.position) or None)
         self.know_blocked()
+
+    def _forget_ahead(self, position: str | None) -> None:
+        if self._settings.tails:
+            at = LogPosition.decode(position or "")
+            places = self._table.rows("places")
+            again = [number for number, place in places if not at.covers(LogPosition.decode(place))]
+            self._table.execute("take_back", ids=again)
+        else:
+            waiting = ahead(self._settings, self._table.layout(), position)
+            self._table.execute("forget_ahead", self._mine, waiting.holds)
 
     def know_blocked(self) -> None:
         if self.blocks_keys:
@@ -102,19 +113,19 @@ class Aside:
                 rows = self._table.rows("blocked", self._mine)
             self._blocked = {(topic, key): first for topic, key, first in rows}
 
-    def hold(self, records: Sequence[Record]) -> Sequence[Record]:
+    def hold(self, records: Sequence[Record], upto: _Upto) -> Sequence[Record]:
         """Put aside those whose key is blocked; returns the others."""
         if not self._blocked:
             return records
         behind = {each.id: self._blocked[each.topic, each.key] for each in records if self._is_blocked(each)}
         if not behind:
             return records
-        self._bury(list(behind), list(behind.values()), "")
+        self._bury([each for each in records if each.id in behind], behind, "", upto)
         return [each for each in records if each.id not in behind]
 
-    def bury(self, poison: Sequence[Record], reason: str) -> None:
+    def bury(self, poison: Sequence[Record], reason: str, upto: _Upto) -> None:
         """Make them dead letters, which may block their keys."""
-        self._bury([each.id for each in poison], [None] * len(poison), reason)
+        self._bury(poison, {}, reason, upto)
         if self.blocks_keys:
             self._blocked |= {(each.topic, each.key): each.id for each in poison if each.key is not None}
 
@@ -164,9 +175,18 @@ class Aside:
     def _is_blocked(self, record: Record) -> bool:
         return (record.topic, record.key) in self._blocked
 
-    def _bury(self, ids: Sequence[int], behind: Sequence[int | None], reason: str) -> None:
+    def _bury(self, records: Sequence[Record], behind: Mapping[int, int], reason: str, upto: _Upto) -> None:
+        """Keep them by what their rows hold; those from the log, which may have no rows, by what was read."""
         with self._changing():
-            self._table.execute("bury", letters=json.dumps([*zip(ids, behind, strict=True)]), reason=reason)
+            if self._settings.tails:
+                for each in records:
+                    place = upto(each.id).encode()
+                    self._table.execute(
+                        "bury_whole", **each._asdict(), behind=behind.get(each.id), reason=reason, place=place
+                    )
+            else:
+                letters = json.dumps([(each.id, behind.get(each.id)) for each in records])
+                self._table.execute("bury", letters=letters, reason=reason)
 
     @contextmanager
     def _changing(self) -> Iterator[int]:
@@ -181,7 +201,13 @@ class CapturedBatch:
     fresh = True
 
     def __init__(self, page: Page, aside: Aside) -> None:
-        self.upto, self.free, self.refuse = page.upto, aside.hold, aside.bury
+        self.upto, self._aside = page.upto, aside
+
+    def free(self, records: Sequence[Record]) -> Sequence[Record]:
+        return self._aside.hold(records, self.upto)
+
+    def refuse(self, poison: Sequence[Record], reason: str) -> None:
+        self._aside.bury(poison, reason, self.upto)
 
 
 class ReleasedBatch:

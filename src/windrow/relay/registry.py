@@ -20,6 +20,7 @@ from windrow.errors import OutboxTableMissing, RelayFenced, SettingsInvalid
 from windrow.record import Committed, Shard
 from windrow.settings import Settings
 
+_ONE_SHARD: Final = "give another name, or the capture that it was made for"
 _LATELY: Final = timedelta(seconds=3)
 
 
@@ -58,6 +59,8 @@ class Registry:
             raise SettingsInvalid(
                 [f'shards: relay {name} has {shards}; set {shards}, leave it out, or run "windrow reshard {given}"']
             )
+        if self.settings.tails and shards > 1:
+            raise SettingsInvalid([f"capture: tail: a log has one reader, and relay {name} has {shards}; {_ONE_SHARD}"])
         return shards
 
     def shards(self) -> int:
@@ -119,6 +122,8 @@ class Registry:
 
     def want_shards(self, wanted: int) -> int:
         """Have the leader change the number of shards; returns the present one, which may be the wanted."""
+        if self.settings.tails:
+            raise SettingsInvalid(["capture: tail: a log has one reader: the number of shards stays 1"])
         row = self._execute("want_shards", wanted=wanted)
         if row is None:
             raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')

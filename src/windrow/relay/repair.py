@@ -27,7 +27,7 @@ from windrow.database.connections import Connection, connect, interruptible
 from windrow.database.layouts import Layout
 from windrow.database.tables import Tables
 from windrow.election.lease import is_held
-from windrow.errors import PositionForeign, UserError
+from windrow.errors import PositionForeign, SettingsInvalid, UserError
 from windrow.kafka.clients import committed_positions, members, position_reader
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Committed, Shard
@@ -67,6 +67,8 @@ class Repair:
 
     def __init__(self, settings: Settings) -> None:
         require_snapshot(settings, "its positions name marks on rows, which hold in every copy: nothing to repair")
+        if settings.tails:
+            raise SettingsInvalid(["capture: tail: a log's place means nothing in another one: give another name"])
         self._settings = settings
         self._registry = Registry(settings)
         self._tables = Tables.of(settings)

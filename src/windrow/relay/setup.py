@@ -13,6 +13,7 @@ from windrow.database.ring import Ring, ring_of
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import create_own_topics
 from windrow.relay.registry import Registry
+from windrow.relay.slot import publication, refuse_unready, slot
 from windrow.settings import Settings
 
 Storage = Literal["plain", "partitioned"]
@@ -27,10 +28,13 @@ class Prepared:
     storage: Storage
     shards: int
     created_topics: list[str]
+    created_slot: str | None
 
 
-def default_shards() -> int:
-    """A shard for every core but one, which the rest of the world needs; eight at most."""
+def default_shards(settings: Settings | None = None) -> int:
+    """A shard for every core but one, which the rest of the world needs; eight at most. A log has one reader."""
+    if settings and settings.tails:
+        return 1
     return min(max(len(os.sched_getaffinity(0)) - 1, 1), 8)
 
 
@@ -63,6 +67,8 @@ def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
     if storage == "partitioned":
         require_snapshot(settings, "rows of a partitioned outbox are not deleted one by one; give storage plain")
     with connect(settings.data_source) as connection:
+        if settings.tails:
+            refuse_unready(connection, settings)
         applied = migrate(connection, settings, wanted_ring(settings, storage))
         found: Storage = "partitioned" if ring_of(connection, registry.tables) else "plain"
         if storage not in {None, found}:
@@ -76,6 +82,9 @@ def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:
                 " give another outboxTable, or capture: snapshot"
             )
             raise SettingsInvalid([mistake])
-        registry.enter(connection, settings.shards or default_shards())
+        registry.enter(connection, settings.shards or default_shards(settings))
+        if settings.tails:
+            publication(connection, settings)
     shards = registry.fit_shards()
-    return Prepared(applied, found, shards, create_own_topics(settings, shards))
+    made = slot(settings) if settings.tails else None
+    return Prepared(applied, found, shards, create_own_topics(settings, shards), made)

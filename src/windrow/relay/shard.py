@@ -8,7 +8,6 @@ has come to the target that it was given.
 
 import logging
 import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -53,9 +52,11 @@ class ShardReport:
 
 
 def middle_of(ids: Sequence[int]) -> int:
-    """Where to halve records of ascending ids, so that those of one id stay together; 0 where that is impossible."""
-    before = bisect_left(ids, ids[len(ids) // 2])
-    return before or bisect_right(ids, ids[0]) % len(ids)
+    """Where to halve records, so that those of one id, which follow each other, stay together; 0 where that is
+    impossible.
+    """
+    changes = [place for place in range(1, len(ids)) if ids[place] != ids[place - 1]]
+    return min(changes, key=lambda place: abs(place - len(ids) // 2), default=0)
 
 
 class _Over(Exception):
@@ -119,7 +120,7 @@ class ShardLoop:
                 elif not page.more:
                     self._commit_idle(publisher, page)
                     idle = time.monotonic() - last_message
-                    time.sleep(poll_delay(idle, limits.mark_backoff, limits.max_mark_backoff))
+                    capture.wait(poll_delay(idle, limits.mark_backoff, limits.max_mark_backoff))
                 page = following.result() if following else self._next(capture)
 
     def _release(self, seat: Seat, publisher: Publisher, aside: Aside, latest: int) -> None:

@@ -35,6 +35,7 @@ CREATE TABLE {relay} (
 
 -- Messages that Kafka refused for good, with the reason, and those that wait behind one of their key; kept until
 -- somebody discards them or releases them to be published after all, in the order of the numbers that they then get.
+-- Those that were read from the log have their place in it.
 CREATE TABLE {dead_letter} (
   relay         varchar(200) NOT NULL REFERENCES {relay} ON DELETE CASCADE,
   id            bigint NOT NULL,
@@ -50,6 +51,7 @@ CREATE TABLE {dead_letter} (
   behind        bigint,
   refused_at    timestamptz NOT NULL DEFAULT now(),
   release       bigint,
+  log_place     text,
   PRIMARY KEY (relay, id)
 );
 CREATE INDEX ON {dead_letter} (relay, release) WHERE release IS NOT NULL;
