@@ -75,7 +75,7 @@ class InboxConsumer:
             raise SettingsInvalid(["dataSource: give the database, or connect, which opens connections to it"])
         self._settings = settings
         inbox = Inbox(settings.group, settings.inbox_table)
-        self._work = Work(connect or partial(_connect, settings), inbox, handler)
+        self._work = Work(connect or partial(connect_as_set, settings), inbox, handler)
         self._letters = Letters(settings)
         self._stopping = threading.Event()
         self._at: dict[Place, int] = {}
@@ -310,7 +310,7 @@ class InboxConsumer:
         return self._settings.group, f"{message.topic()} [{message.partition()}] at offset {message.offset()}"
 
 
-def _connect(settings: ConsumerSettings) -> Any:
+def connect_as_set(settings: ConsumerSettings) -> Any:
     """A connection whose transactions the server ends when they are silent for longer than a member of the group may
     be: by then another has the partition, and waits for its offset. MySQL has no such limit.
     """
