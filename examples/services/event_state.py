@@ -4,8 +4,8 @@
     pip install "windrow[relay]"
     KAFKA=localhost:9092 DATABASE=postgresql://app@localhost/shop python event_state.py
 
-There is no outbox and no relay; the topic account-events has to be there. It is the truth: delete the table, the inbox and its offsets, and the accounts
-are there again after the next start.
+There is no outbox and no relay; the topic account-events has to be there. It is the truth: delete the table, the
+inbox and its offsets, and the accounts are there again after the next start.
 """
 
 import json
