@@ -49,7 +49,7 @@ class Load:
                     while not self._stop.wait(self._pause):
                         number += 1
                         self._write_one(connection, key, number)
-            except (psycopg.OperationalError, pymysql.err.OperationalError, pymysql.err.InterfaceError):
+            except (psycopg.OperationalError, pymysql.OperationalError, pymysql.InterfaceError):
                 self._stop.wait(0.1)
 
     def _write_one(self, connection: Any, key: str, number: int) -> None:
