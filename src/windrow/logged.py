@@ -5,7 +5,6 @@ contents; -1 means that there is none. Invariant: what `packed` wrote, `unpacked
 is given, it reads it whole or raises a ValueError.
 """
 
-from datetime import UTC, datetime
 from struct import Struct, error
 from typing import Final
 
@@ -17,7 +16,6 @@ _VERSION: Final = 1
 _HEAD: Final = Struct(">qb")
 _TAIL: Final = Struct(">biqi")
 _LENGTH: Final = Struct(">i")
-_MILLISECOND: Final = 1_000
 
 
 def prefix_of(table: str) -> str:
@@ -32,9 +30,7 @@ def packed(message: Message) -> bytes:
         _framed(message.topic.encode()),
         _framed(message.key),
         _framed(message.value),
-        _TAIL.pack(
-            message.partition is not None, message.partition or 0, _millis(message.timestamp), len(message.headers)
-        ),
+        _TAIL.pack(message.partition is not None, message.partition or 0, message.millis or 0, len(message.headers)),
     ]
     for name, content in message.headers:
         parts += _framed(name.encode()), _framed(content)
@@ -86,8 +82,3 @@ def _part(content: bytes, at: int) -> tuple[bytes | None, int]:
     if at + size > len(content):
         raise ValueError("the message in the log is cut off")
     return content[at : at + size], at + size
-
-
-def _millis(timestamp: datetime | None) -> int:
-    """0 where there is none: no message is from 1970's first millisecond."""
-    return int(timestamp.astimezone(UTC).timestamp() * _MILLISECOND) if timestamp else 0

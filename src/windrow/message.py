@@ -65,6 +65,11 @@ class Message:
         content = next((content for name, content in self.headers if name == VALUE_TYPE), None)
         return None if content is None else content.decode(errors="replace")
 
+    @property
+    def millis(self) -> int | None:
+        """The timestamp as Kafka counts it, in milliseconds since 1970."""
+        return None if self.timestamp is None else int(self.timestamp.timestamp() * 1000)
+
 
 def _topic(topic: object) -> str:
     if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in {".", ".."}:

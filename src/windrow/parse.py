@@ -40,6 +40,12 @@ class Size(int):
     """A number of bytes, also written as `16MB`."""
 
 
+def setting(help_text: str, check: Check | None = None, missing: str | None = None, **default: Any) -> Any:
+    """A field of a settings class: what it is, what may be in it, and what to say where it is missing."""
+    given = {"help": help_text, "check": check, "missing": missing}
+    return dataclasses.field(metadata={key: value for key, value in given.items() if value}, **default)
+
+
 def camel(name: str) -> str:
     """`outbox_table` as `outboxTable`; the group's id as goharvest spells it."""
     head, *rest = name.split("_")

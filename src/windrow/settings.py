@@ -11,14 +11,14 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from windrow.errors import SettingsInvalid
 from windrow.goharvest import adapted, unwrapped
-from windrow.parse import Check, Size, bounds, camel, out_of_bounds, read, shown, values_of, without_secrets
+from windrow.parse import Check, Size, bounds, camel, out_of_bounds, read, setting, shown, values_of, without_secrets
 from windrow.table import Dialect, column_remedies, remedies
 
 if TYPE_CHECKING:
@@ -42,11 +42,6 @@ _POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
 def dialect_of(data_source: str) -> Dialect:
     """Whose SQL a database speaks: postgresql, or mysql, which MariaDB does too."""
     return "mysql" if _MYSQL.match(data_source) else "postgresql"
-
-
-def _field(help_text: str, check: Check | None = None, missing: str | None = None, **default: Any) -> Any:
-    given = {"help": help_text, "check": check, "missing": missing}
-    return field(metadata={key: value for key, value in given.items() if value}, **default)
 
 
 def _named(value: str) -> Iterator[str]:
@@ -105,52 +100,52 @@ def _columns(columns: Mapping[str, str]) -> Iterator[str]:
 class Limits:
     """Bounds and paces of the relay."""
 
-    page_records: int = _field("records in one Kafka transaction", bounds(1, 100_000, "1 to 100000"), default=10_000)
-    page_bytes: Size = _field(
+    page_records: int = setting("records in one Kafka transaction", bounds(1, 100_000, "1 to 100000"), default=10_000)
+    page_bytes: Size = setting(
         "bytes in one Kafka transaction; one record at least",
         bounds(1, math.inf, "1 or more"),
         default=Size(16_000_000),
     )
-    max_in_flight_records: int | None = _field(
+    max_in_flight_records: int | None = setting(
         "records that a shard has read and not yet committed; without it two pages",
         bounds(1, 200_000, "1 to 200000"),
         default=None,
     )
-    mark_backoff: timedelta = _field(
+    mark_backoff: timedelta = setting(
         "pause after a look at the outbox that found nothing", _POSITIVE, default=timedelta(milliseconds=2)
     )
-    max_mark_backoff: timedelta = _field(
+    max_mark_backoff: timedelta = setting(
         "what that pause grows to while the outbox is idle", _POSITIVE, default=timedelta(milliseconds=60)
     )
-    heartbeat_timeout: timedelta = _field(
+    heartbeat_timeout: timedelta = setting(
         "how long a leader goes on that does not hear itself", _POSITIVE, default=timedelta(seconds=5)
     )
-    session_timeout: timedelta = _field(
+    session_timeout: timedelta = setting(
         "how long Kafka waits for a leader that died; brokers refuse less than 6s unless told otherwise",
         bounds(timedelta(seconds=1), timedelta(minutes=5), "1s to 5m"),
         default=timedelta(seconds=6),
     )
-    sweep_after: timedelta = _field(
+    sweep_after: timedelta = setting(
         "with capture: sweep, how old a row is that the application was to dispatch by itself and has not",
         _POSITIVE,
         default=timedelta(seconds=5),
     )
-    max_slot_wal: Size = _field(
+    max_slot_wal: Size = setting(
         "with capture: tail, how much of the database's log the slot may hold back before the relay warns",
         bounds(1, math.inf, "1 or more"),
         default=Size(1_000_000_000),
     )
-    lease_timeout: timedelta = _field(
+    lease_timeout: timedelta = setting(
         "how long a leader chosen by lease may be silent before another takes over",
         bounds(timedelta(milliseconds=500), timedelta(minutes=5), "500ms to 5m"),
         default=timedelta(seconds=5),
     )
-    io_error_backoff: timedelta = _field(
+    io_error_backoff: timedelta = setting(
         "first pause after the database or Kafka failed; it doubles up to 30 s",
         _POSITIVE,
         default=timedelta(milliseconds=500),
     )
-    min_metrics_interval: timedelta = _field(
+    min_metrics_interval: timedelta = setting(
         "time between two readings of the meter", _POSITIVE, default=timedelta(seconds=5)
     )
 
@@ -175,13 +170,13 @@ class Limits:
 class Purge:
     """What becomes of published rows."""
 
-    interval: timedelta = _field("time between two purges", _POSITIVE, default=timedelta(seconds=5))
-    retention: timedelta = _field(
+    interval: timedelta = setting("time between two purges", _POSITIVE, default=timedelta(seconds=5))
+    retention: timedelta = setting(
         "how long published rows are kept, counted from their creation, or from processed where the layout notes it",
         bounds(timedelta(), timedelta.max, "0s or more"),
         default=timedelta(),
     )
-    chunk: int = _field("rows deleted in one transaction", bounds(1, 1_000_000, "1 to 1000000"), default=10_000)
+    chunk: int = setting("rows deleted in one transaction", bounds(1, 1_000_000, "1 to 1000000"), default=10_000)
 
     def __post_init__(self) -> None:
         if mistakes := [*out_of_bounds(Purge, values_of(self), "purge.")]:
@@ -192,71 +187,73 @@ class Purge:
 class Settings:
     """What a relay needs to know; `Settings.load` reads them."""
 
-    data_source: str = _field(
+    data_source: str = setting(
         "the database: postgresql://… or key=value pairs; or mysql://…, for MySQL and MariaDB",
         _database,
         "give the database, for example postgresql://user@host:5432/database, or set WINDROW_DATA_SOURCE",
     )
-    base_kafka_config: Mapping[str, str] = _field(
+    base_kafka_config: Mapping[str, str] = setting(
         "settings of every Kafka client, bootstrap.servers among them",
         _kafka_with_brokers,
         "give the brokers, for example bootstrap.servers: host:9092, or set WINDROW_KAFKA_BOOTSTRAP_SERVERS",
     )
-    producer_kafka_config: Mapping[str, str] = _field("further settings of the producers", _kafka, default_factory=dict)
-    name: str = _field(
+    producer_kafka_config: Mapping[str, str] = setting(
+        "further settings of the producers", _kafka, default_factory=dict
+    )
+    name: str = setting(
         "the relay's name; one relay at a time publishes under it; without it leaderGroupID, or windrow",
         _named,
         default="",
     )
-    outbox_table: str = _field("the outbox, as table or schema.table", remedies, default="outbox")
-    layout: str = _field(
+    outbox_table: str = setting("the outbox, as table or schema.table", remedies, default="outbox")
+    layout: str = setting(
         "what the outbox's columns are: auto, told by the columns; windrow, goharvest, tomorrow-one or debezium; or"
         " custom, as columns says",
         _one_of("auto", "windrow", "goharvest", "tomorrow-one", "debezium", "custom"),
         default="auto",
     )
-    columns: Mapping[str, str] = _field(
+    columns: Mapping[str, str] = setting(
         "with layout: custom, the outbox's columns by windrow's names", _columns, default_factory=dict
     )
-    poison: str = _field(
+    poison: str = setting(
         "what becomes of a message that Kafka refuses for good: dead-letter keeps it in a table, block-key also what"
         " comes after it of its key, stop ends the relay",
         _one_of("dead-letter", "block-key", "stop"),
         default="dead-letter",
     )
-    capture: str = _field(
+    capture: str = setting(
         "how new rows are found: snapshot, by what transactions see; mark, by writing to the rows; sweep, as mark, but"
         " only those that the application has not dispatched by itself in time; tail, in PostgreSQL's log; without it"
         " snapshot, on MySQL mark",
         _one_of("snapshot", "mark", "sweep", "tail"),
         default="",
     )
-    delivery: str = _field(
+    delivery: str = setting(
         "exactly-once, in Kafka transactions; or at-least-once, for brokers without them",
         _one_of("exactly-once", "at-least-once"),
         default="exactly-once",
     )
-    election: str = _field(
+    election: str = setting(
         "how the leader is chosen: neli, by a Kafka consumer group; or lease, by a row in the database",
         _one_of("neli", "lease"),
         default="neli",
     )
-    source: str = _field("content of the x-source header; without it the relay's name", default="")
-    transform: str = _field("a query in SQL that messages go through on the way", default="")
-    leader_topic: str = _field("topic that the leader is elected on; without it windrow.<name>.leader", default="")
-    position_topic: str = _field("topic that positions are kept for; without it windrow.<name>.positions", default="")
-    leader_group_id: str = _field("consumer group that elects and keeps them; without it windrow.<name>", default="")
-    shards: int | None = _field(
+    source: str = setting("content of the x-source header; without it the relay's name", default="")
+    transform: str = setting("a query in SQL that messages go through on the way", default="")
+    leader_topic: str = setting("topic that the leader is elected on; without it windrow.<name>.leader", default="")
+    position_topic: str = setting("topic that positions are kept for; without it windrow.<name>.positions", default="")
+    leader_group_id: str = setting("consumer group that elects and keeps them; without it windrow.<name>", default="")
+    shards: int | None = setting(
         "parallel shards, fixed when the relay is initialised", bounds(1, 1024, "1 to 1024"), default=None
     )
-    epoch: timedelta = _field(
+    epoch: timedelta = setting(
         "how long one Spark job of resident tasks runs",
         bounds(timedelta(seconds=1), timedelta.max, "1s or more"),
         default=timedelta(minutes=5),
     )
-    spark: Mapping[str, str] = _field("Spark's own settings, and master or remote", _spark, default_factory=dict)
-    limits: Limits = _field("bounds and paces", default_factory=Limits)
-    purge: Purge = _field("what becomes of published rows", default_factory=Purge)
+    spark: Mapping[str, str] = setting("Spark's own settings, and master or remote", _spark, default_factory=dict)
+    limits: Limits = setting("bounds and paces", default_factory=Limits)
+    purge: Purge = setting("what becomes of published rows", default_factory=Purge)
 
     def __post_init__(self) -> None:
         # The group is what keeps goharvest's relays apart, which have no name in common: so it names ours.

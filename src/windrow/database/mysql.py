@@ -162,12 +162,9 @@ class Connection:
 
 def connect(data_source: str, application: str = "windrow") -> Connection:
     """Connect, in autocommit; the error names the setting, the server and the remedy."""
-    try:
-        import pymysql  # noqa: PLC0415 - who has no MySQL needs no driver for it
-        from pymysql.constants import CLIENT, FIELD_TYPE  # noqa: PLC0415
-        from pymysql.converters import conversions, convert_datetime  # noqa: PLC0415
-    except ImportError:
-        raise EnvironmentUnfit('dataSource: MySQL and MariaDB need PyMySQL: pip install "windrow[mysql]"') from None
+    pymysql = _loaded()
+    from pymysql.constants import CLIENT, FIELD_TYPE  # noqa: PLC0415 - see _loaded
+    from pymysql.converters import conversions, convert_datetime  # noqa: PLC0415
 
     def moment(text: str) -> datetime | str:
         read = convert_datetime(text)
@@ -196,18 +193,24 @@ def connect(data_source: str, application: str = "windrow") -> Connection:
     return connection
 
 
-def connect_plainly(data_source: str, application: str = "windrow") -> "pymysql.Connection[Any]":
+def connect_plainly(data_source: str, application: str = "windrow") -> Any:
     """A connection of PyMySQL's own, not in autocommit, for those who write their statements for it."""
-    try:
-        import pymysql  # noqa: PLC0415 - as above
-    except ImportError:
-        raise EnvironmentUnfit('dataSource: MySQL and MariaDB need PyMySQL: pip install "windrow[mysql]"') from None
+    pymysql = _loaded()
     server, options = _parsed(data_source)
-    given = {"connect_timeout": int(_CONNECT_WITHIN), **options}
+    given = {"connect_timeout": _CONNECT_WITHIN, **options}
     try:
         return pymysql.connect(**server, **given, charset="utf8mb4", program_name=application)
     except (pymysql.MySQLError, OSError) as error:
         raise DatabaseUnreachable(_sentence(_words(error), data_source)) from error
+
+
+def _loaded() -> Any:
+    """PyMySQL, which nobody needs who has no MySQL."""
+    try:
+        import pymysql  # noqa: PLC0415 - see above
+    except ImportError:
+        raise EnvironmentUnfit('dataSource: MySQL and MariaDB need PyMySQL: pip install "windrow[mysql]"') from None
+    return pymysql
 
 
 def where(data_source: str) -> str:
@@ -305,8 +308,7 @@ def _with_headers(rows: Sequence[tuple[Any, ...]], names: int, contents: int) ->
 @contextmanager
 def _translated() -> Iterator[None]:
     """The driver's errors as windrow's own, where they may pass or a right is missing; others propagate."""
-    import pymysql  # noqa: PLC0415 - see connect
-
+    pymysql = _loaded()
     try:
         yield
     except pymysql.MySQLError as error:

@@ -89,7 +89,7 @@ class Dispatcher:
         own = {"enable.idempotence": True}
         self._producer = Producer(producer_config(self._settings, defaults, own))
         with interruptible(), connect(self._settings.data_source) as connection:
-            self._statement = _note(connection, self._settings)
+            self._statement = _noting(connection, self._settings)
         self._thread.start()
         return self
 
@@ -160,7 +160,8 @@ class Dispatcher:
             log.warning("outbox %s: %s; left to the relay", self._settings.outbox_table, what)
 
 
-def _note(connection: Connection, settings: Settings) -> Statement:
+def _noting(connection: Connection, settings: Settings) -> Statement:
+    """The statement that notes messages as dispatched, by the outbox's layout."""
     layout = layout_of(connection, settings, "sweep")
     return Tables.of(settings).query("dispatch", "note", **layout.fragments())
 
@@ -168,5 +169,4 @@ def _note(connection: Connection, settings: Settings) -> Statement:
 def _record(number: int, message: Message) -> Record:
     names = [name for name, _ in message.headers]
     contents = [content for _, content in message.headers]
-    millis = None if message.timestamp is None else int(message.timestamp.timestamp() * 1000)
-    return Record(number, message.topic, message.key, message.value, names, contents, message.partition, millis)
+    return Record(number, message.topic, message.key, message.value, names, contents, message.partition, message.millis)

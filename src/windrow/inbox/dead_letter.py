@@ -6,12 +6,12 @@ again.
 
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Message, Producer
 
 from windrow.errors import Interrupted
 from windrow.inbox.failure import letter_headers
 from windrow.inbox.settings import ConsumerSettings
-from windrow.kafka.clients import client_config, error_of
+from windrow.kafka.clients import client_config, error_of, sent
 
 _TAKEN_WITHIN: Final = 30.0
 _OWN: Final = {"enable.idempotence": True, "message.max.bytes": 1_000_000_000, "message.timeout.ms": 30_000}
@@ -28,21 +28,13 @@ class Letters:
         """Return once Kafka has taken the letter."""
         if self._producer is None:
             self._producer = Producer(client_config(self._settings, _OWN))
-        outcomes: list[KafkaError | None] = []
+        topic = self._settings.dead_letter_topic
+        headers = [*letter_headers(message, self._settings.group, error, attempts)]
         try:
-            self._producer.produce(
-                self._settings.dead_letter_topic,
-                message.value(),
-                message.key(),
-                headers=[*letter_headers(message, self._settings.group, error, attempts)],
-                on_delivery=lambda refused, _: outcomes.append(refused),
-            )
-            self._producer.flush(_TAKEN_WITHIN)
+            sent(self._producer, _TAKEN_WITHIN, topic, value=message.value(), key=message.key(), headers=headers)
         except KafkaException as exception:
-            outcomes.append(error_of(exception))
-        if outcomes != [None]:
-            why = outcomes[0].str() if outcomes and outcomes[0] else "no answer"
-            raise Interrupted(f"deadLetterTopic {self._settings.dead_letter_topic} did not take a letter: {why}")
+            why = error_of(exception).str()
+            raise Interrupted(f"deadLetterTopic {topic} did not take a letter: {why}") from exception
 
     def close(self) -> None:
         if self._producer is not None:

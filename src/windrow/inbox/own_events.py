@@ -14,15 +14,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka import Message as Answer
+from confluent_kafka import KafkaException, Producer
 
 from windrow.errors import KafkaUnreachable, MessageInvalid
 from windrow.inbox.acceptance import Inbox
 from windrow.inbox.consumer import connect_as_set
 from windrow.inbox.settings import ConsumerSettings
 from windrow.inbox.work import Place, Work
-from windrow.kafka.clients import client_config, error_of
+from windrow.kafka.clients import client_config, error_of, sent
 from windrow.message import Message
 
 _TAKEN_WITHIN: Final = 30.0
@@ -60,28 +59,21 @@ class OwnEvents:
         headers: list[tuple[str, str | bytes | None]] = [*message.headers]
         if event_id is not None:
             headers += [("ce_id", event_id), ("ce_source", self._settings.group)]
-        answers: list[tuple[KafkaError | None, Answer]] = []
         try:
-            self._producer.produce(
+            answer = sent(
+                self._producer,
+                _TAKEN_WITHIN,
                 message.topic,
-                message.value,
-                message.key,
-                -1 if message.partition is None else message.partition,
-                lambda error, answer: answers.append((error, answer)),
-                timestamp=0 if message.timestamp is None else int(message.timestamp.timestamp() * 1000),
+                value=message.value,
+                key=message.key,
+                partition=-1 if message.partition is None else message.partition,
+                timestamp=message.millis or 0,
                 headers=headers,
             )
         except KafkaException as exception:
-            raise KafkaUnreachable(
-                f"topic {message.topic}: {error_of(exception).str()}; publish it again"
-            ) from exception
-        deadline = time.monotonic() + _TAKEN_WITHIN
-        while not answers and time.monotonic() < deadline:
-            self._producer.poll(_LOOK_EVERY)
-        error, answer = answers[0] if answers else (None, None)
-        if error or answer is None:
-            why = error.str() if error else "no answer"
-            raise KafkaUnreachable(f"topic {message.topic}: {why}; publish it again, under the same id")
+            why = error_of(exception).str()
+            remedy = "publish it again, under the same id"
+            raise KafkaUnreachable(f"topic {message.topic}: {why}; {remedy}") from exception
         return Published(Place(message.topic, answer.partition() or 0), answer.offset() or 0)
 
     def applied(self, published: Published, timeout: float) -> bool:

@@ -2,23 +2,18 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
 from windrow.errors import SettingsInvalid
-from windrow.parse import Check, bounds, camel, out_of_bounds, read, values_of
+from windrow.parse import bounds, camel, out_of_bounds, read, setting, values_of
 from windrow.settings import from_environment, from_file, merge
 from windrow.table import remedies
 
 _OURS: Final = ("group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level", "auto.offset.reset")
 _POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
-
-
-def _field(help_text: str, check: Check | None = None, missing: str | None = None, **default: Any) -> Any:
-    given = {"help": help_text, "check": check, "missing": missing}
-    return field(metadata={key: value for key, value in given.items() if value}, **default)
 
 
 def _kafka(config: Mapping[str, str]) -> Iterator[str]:
@@ -48,34 +43,34 @@ def _start(value: str) -> Iterator[str]:
 class ConsumerSettings:
     """What an `InboxConsumer` needs to know; `ConsumerSettings.load` reads them."""
 
-    base_kafka_config: Mapping[str, str] = _field(
+    base_kafka_config: Mapping[str, str] = setting(
         "settings of every Kafka client, bootstrap.servers among them",
         _kafka,
         "give the brokers, for example bootstrap.servers: host:9092, or set WINDROW_KAFKA_BOOTSTRAP_SERVERS",
     )
-    group: str = _field(
+    group: str = setting(
         "the consumer group, which is the inbox's name as well", _group, "name the consumer group, or set WINDROW_GROUP"
     )
-    topics: tuple[str, ...] = _field("the topics", _some, "name the topics, or set WINDROW_TOPICS")
-    data_source: str = _field("the database: postgresql://… or mysql://…; where no connect is given", default="")
-    inbox_table: str = _field("the inbox, as table or schema.table", remedies, default="inbox")
-    start: str = _field(
+    topics: tuple[str, ...] = setting("the topics", _some, "name the topics, or set WINDROW_TOPICS")
+    data_source: str = setting("the database: postgresql://… or mysql://…; where no connect is given", default="")
+    inbox_table: str = setting("the inbox, as table or schema.table", remedies, default="inbox")
+    start: str = setting(
         "where to begin in a partition that neither the inbox nor the group has an offset of: earliest or latest",
         _start,
         default="earliest",
     )
-    batch_records: int = _field("messages in one database transaction", bounds(1, 10_000, "1 to 10000"), default=500)
-    max_attempts: int = _field(
+    batch_records: int = setting("messages in one database transaction", bounds(1, 10_000, "1 to 10000"), default=500)
+    max_attempts: int = setting(
         "how often a handler may fail on a message", bounds(1, 1_000_000, "1 or more"), default=5
     )
-    backoff: timedelta = _field(
+    backoff: timedelta = setting(
         "pause after a handler failed; it doubles", _POSITIVE, default=timedelta(milliseconds=200)
     )
-    max_backoff: timedelta = _field("what that pause grows to", _POSITIVE, default=timedelta(seconds=30))
-    dead_letter_topic: str = _field(
+    max_backoff: timedelta = setting("what that pause grows to", _POSITIVE, default=timedelta(seconds=30))
+    dead_letter_topic: str = setting(
         "where messages go that the handler fails on for good; without it the consumer stops at them", default=""
     )
-    retention: timedelta = _field(
+    retention: timedelta = setting(
         "how long the inbox remembers a message",
         bounds(timedelta(), timedelta.max, "0s or more"),
         default=timedelta(days=7),

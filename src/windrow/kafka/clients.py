@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -17,6 +17,7 @@ from windrow.settings import Settings
 
 _ANSWER_WITHIN: Final = 10.0
 _ASK_AGAIN_AFTER: Final = 0.1
+_ANSWERED_SOON: Final = 0.02
 # What a broker says that has just started, or that keeps the first offsets of its life.
 SETTLING: Final = frozenset(
     {
@@ -140,6 +141,19 @@ def committed_positions(reader: Consumer, settings: Settings, shards: range) -> 
         if not (error.retriable() or error.code() in SETTLING) or time.monotonic() >= deadline:
             raise Interrupted(f"Kafka did not tell the committed positions: {error.str()}")
         time.sleep(_ASK_AGAIN_AFTER)
+
+
+def sent(producer: Producer, within: float, topic: str, **parts: Any) -> Message:
+    """Send one message and wait for Kafka's answer, which is returned; raises a KafkaException where it is no."""
+    answers: list[tuple[KafkaError | None, Message]] = []
+    producer.produce(topic, on_delivery=lambda error, answer: answers.append((error, answer)), **parts)
+    deadline = time.monotonic() + within
+    while not answers and time.monotonic() < deadline:
+        producer.poll(_ANSWERED_SOON)
+    error, answer = answers[0] if answers else (KafkaError(KafkaError._TIMED_OUT, "no answer"), None)  # noqa: SLF001
+    if error or answer is None:
+        raise KafkaException(error)
+    return answer
 
 
 def members(settings: Settings) -> int:
