@@ -1,3 +1,17 @@
 """The servers that the tests run on, started once, and a pipeline of its own for each test."""
 
-pytest_plugins = ["fix_servers", "fix_mariadb", "fix_pipeline", "fix_habits", "fix_consumer"]
+import os
+
+# Brokers and Sparks that live for seconds: their Java is to start quickly, not to run fast for long.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
+pytest_plugins = [
+    "fix_servers",
+    "fix_mariadb",
+    "fix_pipeline",
+    "fix_habits",
+    "fix_consumer",
+    "fix_queue",
+    "fix_tracing",
+    "fix_browser",
+]

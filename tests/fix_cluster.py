@@ -8,14 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-import psutil
-
-from fix_faults import python_workers
 from windrow.embedded import ports
 from windrow.embedded.server import Commands, Server
-
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options of a JVM that is to start soon rather than to run fast."""
+from windrow.lab.child import python_workers
 
 
 class _SparkServer(Server):
@@ -40,7 +35,6 @@ class _SparkServer(Server):
             "SPARK_LOCAL_DIRS": self.folder,
             "SPARK_LOCAL_IP": ports.HOST,
             "SPARK_DAEMON_MEMORY": "600m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
@@ -76,7 +70,7 @@ class Worker(_SparkServer):
     @property
     def tasks(self) -> int:
         """How many of its Python workers are at work."""
-        return len(list(python_workers(psutil.Process(self.pid))))
+        return len(python_workers(self.pid))
 
     def _commands(self) -> Commands:
         where = ("--host", ports.HOST, "--port", str(self.port), "--webui-port", "0")

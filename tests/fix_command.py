@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from windrow.cli import main
+from windrow.settings import Settings
 
 
 def windrow(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -73,7 +74,26 @@ def marked(mark: str) -> list[int]:
     return found
 
 
+def signal_marked(mark: str, number: int) -> None:
+    """Send a signal to all processes that carry the mark: a command, its Spark, its Python workers."""
+    for process in marked(mark):
+        with suppress(ProcessLookupError):  # some of them live for a moment only
+            os.kill(process, number)
+
+
 def write_config(folder: Path, **settings: object) -> Path:
     path = folder / "relay.yaml"
     path.write_text(yaml.safe_dump(settings))
     return path
+
+
+def relay_config(folder: Path, settings: Settings, **more: object) -> Path:
+    """A settings file for the relay of these settings, as far as it says where everything is; and more."""
+    return write_config(
+        folder,
+        name=settings.name,
+        outboxTable=settings.outbox_table,
+        dataSource=settings.data_source,
+        baseKafkaConfig=dict(settings.base_kafka_config),
+        **more,
+    )

@@ -1,22 +1,24 @@
-"""Faults that tests inflict on what the relay stands on."""
+"""Faults that tests inflict on what the relay in this process stands on."""
 
-from collections.abc import Iterator
-from contextlib import suppress
+import os
+import signal
+import time
+from collections.abc import Callable
 
-import psutil
-
-
-def python_workers(root: psutil.Process) -> Iterator[psutil.Process]:
-    """The Python workers of a Spark below a process; they are children of a daemon."""
-    for process in root.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # gone by itself since it was listed
-            parent = process.parent()
-            if parent and "pyspark.daemon" in " ".join(parent.cmdline()):
-                yield process
+from windrow.embedded.guard import signal_all
+from windrow.lab.child import python_workers
 
 
 def kill_python_workers() -> None:
     """Kill the Python workers of the Spark in this process."""
-    for process in python_workers(psutil.Process()):
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+    signal_all(python_workers(os.getpid()), signal.SIGKILL)
+
+
+def kill_python_workers_while(condition: Callable[[], bool]) -> bool:
+    """Stop the Python workers for a look; kill them if the condition holds then. Returns whether it did."""
+    workers = python_workers(os.getpid())
+    signal_all(workers, signal.SIGSTOP)
+    time.sleep(0.1)  # for the broker and the database to end what was asked of them
+    held = condition()
+    signal_all(workers, signal.SIGKILL if held else signal.SIGCONT)
+    return held

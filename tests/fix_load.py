@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,10 @@ import psycopg
 import pymysql
 
 from fix_pipeline import Pipeline
-from windrow.observe.verdict import Written, judge
+from windrow.lab.checkers import judge, without_repeats
+from windrow.lab.history import Operation, Outcome, Sent
+
+PARTS = 5
 
 
 class Load:
@@ -23,11 +26,11 @@ class Load:
         self._pipeline, self._pause = pipeline, pause
         self._padding = padding or (lambda _key, _number: "")
         self._stop = threading.Event()
-        self.history: dict[str, Written] = {}
+        self.history: dict[str, Operation] = {}
 
     @property
     def committed(self) -> int:
-        return sum(1 for each in list(self.history.values()) if each.outcome == "committed")
+        return sum(1 for each in list(self.history.values()) if each.outcome == "ok")
 
     @contextmanager
     def running(self, writers: int = 2) -> Iterator[None]:
@@ -56,47 +59,40 @@ class Load:
         commit = self.begin(connection, key, number)
         if number % 10 == 0:
             connection.rollback()
-            self.history[f"{key}/{number}"] = Written(key, number, "rolled back")
+            self.note(key, number, "failed")
         else:
             commit()
 
     def begin(self, connection: Any, key: str, number: int = 1) -> Callable[[], None]:
         """Write a key's transaction of this number; returns what commits it."""
-        name = f"{key}/{number}"
-        self.history[name] = Written(key, number, "unknown")
-        for part in range(5):
+        name = self.note(key, number, "unknown")
+        for part in range(PARTS):
             padding = "" if part else self._padding(key, number)
             self._pipeline.outbox.write(connection, self._pipeline.message(json.dumps([name, part, padding]), key))
 
         def commit() -> None:
             connection.commit()
-            self.history[name] = Written(key, number, "committed")
+            self.note(key, number, "ok")
 
         return commit
+
+    def note(self, key: str, number: int, outcome: Outcome, name: str = "") -> str:
+        """Note what became of a key's transaction of this number; returns its name."""
+        name = name or f"{key}/{number}"
+        parts = tuple(Sent(f"{name}/{part}", key, number * PARTS + part) for part in range(PARTS))
+        self.history[name] = Operation(key, number, parts, outcome)
+        return name
 
     def judge(self) -> None:
         """Every part of every committed transaction came once and in order; no part of any other. At least once, a part
         may come again at once, before the next of its key.
         """
-        history = {
-            f"{name}/{part}": Written(each.key, each.number * 5 + part, each.outcome)
-            for name, each in self.history.items()
-            for part in range(5)
-        }
+        operations = list(self.history.values())
         receipts = [
             f"{name}/{part}" for name, part, _ in (json.loads(value or b"[]") for value in self._pipeline.values())
         ]
         if self._pipeline.settings.delivery == "at-least-once":
-            receipts = list(self._without_repeats(receipts))
-        verdict = judge(history, receipts)
+            receipts = list(without_repeats(operations, receipts))
+        verdict = judge(operations, receipts)
         assert verdict.sound, verdict
         assert verdict.received >= verdict.written > 0
-
-    @staticmethod
-    def _without_repeats(receipts: Iterable[str]) -> Iterator[str]:
-        last: dict[str, str] = {}
-        for each in receipts:
-            key = each.partition("/")[0]
-            if last.get(key) != each:
-                yield each
-            last[key] = each

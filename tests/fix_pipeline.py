@@ -49,6 +49,7 @@ def received(settings: Settings, topic: str) -> list[Received]:
                 "group.id": uuid4().hex,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
             },
         )
     )
@@ -210,6 +211,8 @@ def _named(strategy: dict[str, str]) -> str:
 
 CAPTURES = pytest.mark.parametrize("strategy", _CAPTURES, ids=_named)
 CAPTURES_AND_LOG = pytest.mark.parametrize("strategy", [*_CAPTURES, _LOG], ids=_named)
+OTHERS = pytest.mark.parametrize("strategy", [*_CAPTURES[1:], _LOG], ids=_named)
+"""All but snapshots."""
 DATABASES = pytest.mark.parametrize("strategy", [{"capture": "snapshot"}, _ON_MARIADB], ids=["postgres", "mariadb"])
 STRATEGIES = pytest.mark.parametrize("strategy", _STRATEGIES, ids=_named)
 DELIVERIES = pytest.mark.parametrize("strategy", _DELIVERIES, ids=_named)

@@ -1,10 +1,12 @@
 """One PostgreSQL, one MariaDB, one Kafka broker and one Spark for all tests that do not break them."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
+from fix_mysql import MySQL
 from windrow import embedded
 from windrow.spark.session import session
 
@@ -19,7 +21,9 @@ def postgres() -> Iterator[embedded.Postgres]:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[embedded.MariaDB]:
-    with embedded.MariaDB() as server:
+    """MySQL in its place, where `WINDROW_TEST_MYSQLD` names its program."""
+    program = os.environ.get("WINDROW_TEST_MYSQLD")
+    with MySQL(program) if program else embedded.MariaDB() as server:
         yield server
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prepares `.venv`: the virtual environment, the pinned dependencies, windrow itself and the broker jars.
+"""Prepares `.venv`: the virtual environment, the pinned dependencies, windrow itself, the broker jars and a browser.
 
 `make setup` calls it with the system's Python, so it needs the standard library alone and stays readable for an
 old Python 3, to which it says what is missing. Invariant: `.venv/.ready` is there only if everything else is,
@@ -23,7 +23,7 @@ PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 OLDEST = (3, 11)
 GIGABYTES = 3
-STEPS = 4
+STEPS = 5
 
 
 class Unfit(Exception):
@@ -38,6 +38,7 @@ def main() -> int:
         install_dependencies()
         install_windrow()
         fetch_jars()
+        fetch_browser()
         READY.write_text(str(ROOT), encoding="utf-8")
     except Unfit as error:
         say(f"setup: {error}")
@@ -136,6 +137,17 @@ def fetch_jars() -> None:
     )
     if fetched.returncode:
         raise Unfit("the broker jars are not there, see above; then run make setup again")
+
+
+def fetch_browser() -> None:
+    """Without it all but the dashboard's page can be tested, so that is said and no more."""
+    step(5, "a browser for the dashboard's tests, into the user's cache")
+    fetched = subprocess.run([str(PYTHON), str(ROOT / "tools" / "browser.py")], stdout=subprocess.DEVNULL, check=False)
+    if fetched.returncode:
+        say(
+            "setup: no browser, see above: the tests of the dashboard's page will be SKIPPED; "
+            "check npm's registry (npm config get registry), then run: .venv/bin/python tools/browser.py"
+        )
 
 
 def pip(*arguments: str) -> None:

@@ -1,7 +1,7 @@
 # ruff: noqa: INP001, T201 - a script, which prints
 """Accounts by event state capture: the event is published first, and the table is what comes of it.
 
-    pip install "windrow[relay]"
+    pip install "windrow[inbox]"
     KAFKA=localhost:9092 DATABASE=postgresql://app@localhost/shop python event_state.py
 
 There is no outbox and no relay; the topic account-events has to be there. It is the truth: delete the table, the

@@ -8,25 +8,42 @@
     │   ├── TransformInvalid    the query that messages go through cannot be run, or returns what cannot be published
     │   ├── OutboxTableMissing  the outbox or a part of it is not there, or is of another version
     │   ├── InboxTableMissing   the inbox or the table of its offsets is not there
+    │   ├── QueueTopicMissing   a topic that queues need is not there, or not as they need it
     │   ├── DatabaseUnreachable
     │   ├── DatabaseForbids     the database's user lacks a right
     │   ├── KafkaUnreachable
+    │   ├── ExtraMissing        a part of windrow that is installed on demand is not; names the extra
     │   └── EnvironmentUnfit    Java, a port, the disk or a registry is not to be had
     ├── Interrupted             a connection broke; goes on by itself from the committed position
     ├── PositionForeign         the committed position belongs to another database, or to this one's future
     ├── SlotLost                the slot that a relay reads the database's log by is gone, and a part of the log with it
     ├── RelayFenced             the election has moved on: another leads, or this one in a new generation
     ├── PublishFailed           Kafka refused records for good
+    ├── LeaseLost               a queue's message was held for too long: another gets it, or has got it
     └── HandlerFailed           a consumer's handler failed for good, and there is no dead-letter topic
 
-A message says what is wrong and what to do about it; it never carries a secret.
+A message says what is wrong and what to do about it; it never carries a secret. Where the class is documented stands in
+a note beside the message, which stack traces and the command line show.
 """
 
 from collections.abc import Sequence
+from typing import Final
+
+_DOCUMENTATION: Final = "docs/reference/errors.md"
 
 
 class WindrowError(Exception):
     """Root of the hierarchy."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(f"see {self.documentation()}")
+
+    @classmethod
+    def documentation(cls) -> str:
+        """Where the class is documented, or the one of this module that it refines."""
+        named = next(each for each in cls.__mro__ if each.__module__ == __name__)
+        return f"{_DOCUMENTATION}#{named.__name__.lower()}"
 
 
 class UserError(WindrowError):
@@ -39,6 +56,9 @@ class SettingsInvalid(UserError):
     def __init__(self, mistakes: Sequence[str]) -> None:
         super().__init__("\n".join(mistakes))
         self.mistakes = tuple(mistakes)
+
+    def __reduce__(self) -> tuple[type["SettingsInvalid"], tuple[tuple[str, ...]]]:
+        return type(self), (self.mistakes,)
 
 
 class MessageInvalid(UserError):
@@ -61,6 +81,10 @@ class InboxTableMissing(UserError):
     """The inbox, or the table of its offsets, is missing."""
 
 
+class QueueTopicMissing(UserError):
+    """A topic that queues need is missing, or is not as they need it."""
+
+
 class DatabaseUnreachable(UserError):
     """The database does not answer or does not let us in."""
 
@@ -71,6 +95,10 @@ class DatabaseForbids(UserError):
 
 class KafkaUnreachable(UserError):
     """No Kafka broker answers or lets us in."""
+
+
+class ExtraMissing(UserError, ImportError):
+    """A package is missing that comes with one of windrow's extras."""
 
 
 class EnvironmentUnfit(UserError):
@@ -105,6 +133,12 @@ class PublishFailed(WindrowError):
         """Whether the topic takes no record at all, not only this one."""
         self.published: frozenset[int] = frozenset()
         """What of the same page was published all the same, by id; in a transaction nothing is."""
+
+
+class LeaseLost(WindrowError):
+    """A message of a queue was neither acknowledged nor kept alive in time: it is redelivered, and this word of its
+    handler does not count.
+    """
 
 
 class HandlerFailed(WindrowError):

@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from windrow.errors import SettingsInvalid
 
@@ -21,6 +21,7 @@ _DURATIONS: Final = re.compile(rf"(?:{_DURATION.pattern})+")
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST: Final = timedelta(days=365)
 _SIZE: Final = re.compile(r"(\d{1,18})\s*([kKmMgG]?)[bB]?")
+_ADDRESS: Final = re.compile(r"(?:(?:\[([0-9a-fA-F:.]+)\]|([^\s:\[\]/@]+))?:)?(\d{1,5})")
 _BYTES: Final = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 _SECRET_KEY: Final = re.compile(
@@ -38,6 +39,21 @@ _SECRET: Final = re.compile(
 
 class Size(int):
     """A number of bytes, also written as `16MB`."""
+
+
+class Address(NamedTuple):
+    """Where a server listens: `127.0.0.1:9464`, `[::1]:9464`; a port alone is this machine's own."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def local(self) -> bool:
+        """Whether nobody on another machine reaches it."""
+        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
 def setting(help_text: str, check: Check | None = None, missing: str | None = None, **default: Any) -> Any:
@@ -159,6 +175,16 @@ def _size(value: Any) -> Size:
     return Size(int(found[1]) * _BYTES[found[2].lower()])
 
 
+def address(value: Any) -> Address:
+    """`host:port`, `[host]:port` or a port alone."""
+    if isinstance(value, Address):
+        return value
+    found = _ADDRESS.fullmatch(str(value))
+    if isinstance(value, bool) or not found or int(found[3]) > 65_535:
+        raise ValueError(f"give host:port, for example 127.0.0.1:9464{_not(value)}")
+    return Address(found[1] or found[2] or "127.0.0.1", int(found[3]))
+
+
 def duration(value: Any) -> timedelta:
     """A time with its unit: `500ms`, `2h`."""
     if isinstance(value, timedelta):
@@ -189,5 +215,6 @@ _PARSERS: Final[dict[Any, Callable[[Any], Any]]] = {
     int: _whole,
     Size: _size,
     timedelta: duration,
+    Address: address,
     tuple[str, ...]: _list,
 }

@@ -1,7 +1,7 @@
 """What travels between capturing and publishing: records, the shard they belong to, the progress they make."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Shard:
 
 
 class Record(NamedTuple):
-    """One outbox row as Kafka wants it; the timestamp is in milliseconds."""
+    """One outbox row as Kafka wants it; the timestamp is in milliseconds since 1970."""
 
     id: int
     topic: str
@@ -23,6 +23,12 @@ class Record(NamedTuple):
     header_values: list[bytes | None]
     partition: int | None
     timestamp: int | None
+    written_at: int | None = None
+    """When it was written, in microseconds since 1970; None where nobody traces."""
+
+
+PARTS: Final = Record._fields[:-1]
+"""The fields that make the message."""
 
 
 class Progress(Protocol):

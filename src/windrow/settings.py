@@ -8,26 +8,33 @@ case in Python (`outbox_table`). Every mistake is reported at once, each with it
 import dataclasses
 import logging
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from windrow.errors import SettingsInvalid
 from windrow.goharvest import adapted, unwrapped
-from windrow.parse import Check, Size, bounds, camel, out_of_bounds, read, setting, shown, values_of, without_secrets
+from windrow.parse import (
+    Address,
+    Check,
+    Size,
+    bounds,
+    camel,
+    out_of_bounds,
+    read,
+    setting,
+    shown,
+    values_of,
+    without_secrets,
+)
+from windrow.sources import gathered
 from windrow.table import Dialect, column_remedies, remedies
-
-if TYPE_CHECKING:
-    import yaml
 
 log = logging.getLogger(__name__)
 
-_PREFIX: Final = "WINDROW_"
-_SECTIONS: Final = ("baseKafkaConfig", "producerKafkaConfig", "columns", "limits", "purge", "spark")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,180}")
 _OURS: Final = ("transactional.id", "enable.idempotence", "group.id", "delivery.report.only.error")
 _COLUMNS_NEEDED: Final = ("id", "createTime", "topic", "value")
@@ -35,6 +42,7 @@ _COLUMNS: Final = (
     *_COLUMNS_NEEDED,
     *("key", "headers", "headerKeys", "headerValues", "partition", "timestamp", "processed", "mark"),
 )
+_FUNCTION: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _MYSQL: Final = re.compile(r"\s*(mysql|mariadb)://", re.IGNORECASE)
 _POSITIVE: Final = bounds(timedelta.resolution, timedelta.max, "more than 0")
 
@@ -72,6 +80,11 @@ def _one_of(*choices: str) -> Check:
             yield f"give {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}"
 
     return check
+
+
+def _provider(value: str) -> Iterator[str]:
+    if value not in {"", "environment"} and not _FUNCTION.fullmatch(value):
+        yield f"give environment, or a function as module:function, not {value!r}"
 
 
 def _spark(config: Mapping[str, str]) -> Iterator[str]:
@@ -183,6 +196,35 @@ class Purge:
             raise SettingsInvalid(mistakes)
 
 
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Who may see how the relay is, and from when on it is not well."""
+
+    address: Address | None = setting(
+        "where /metrics, /livez and /readyz are served, for example 127.0.0.1:9464; a port alone is this machine's own;"
+        " without it nowhere",
+        default=None,
+    )
+    stalled_after: timedelta = setting(
+        "not ready: nobody leads, nothing is published while messages wait, or a server is silent for so long",
+        _POSITIVE,
+        default=timedelta(seconds=30),
+    )
+    max_oldest_age: timedelta = setting(
+        "not ready: the oldest message waits for longer", _POSITIVE, default=timedelta(minutes=5)
+    )
+    otlp: str = setting(
+        "who sends the metrics by OpenTelemetry: environment, by its own variables; or module:function, which sets or"
+        " returns a meter provider; without it nobody",
+        _provider,
+        default="",
+    )
+
+    def __post_init__(self) -> None:
+        if mistakes := [*out_of_bounds(Observe, values_of(self), "observe.")]:
+            raise SettingsInvalid(mistakes)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Settings:
     """What a relay needs to know; `Settings.load` reads them."""
@@ -239,6 +281,12 @@ class Settings:
         default="neli",
     )
     source: str = setting("content of the x-source header; without it the relay's name", default="")
+    tracing: str = setting(
+        "who makes the spans of traces, in Spark's tasks: environment, by OpenTelemetry's own variables; or"
+        " module:function, which sets or returns a tracer provider; without it there are none",
+        _provider,
+        default="",
+    )
     transform: str = setting("a query in SQL that messages go through on the way", default="")
     leader_topic: str = setting("topic that the leader is elected on; without it windrow.<name>.leader", default="")
     position_topic: str = setting("topic that positions are kept for; without it windrow.<name>.positions", default="")
@@ -254,6 +302,7 @@ class Settings:
     spark: Mapping[str, str] = setting("Spark's own settings, and master or remote", _spark, default_factory=dict)
     limits: Limits = setting("bounds and paces", default_factory=Limits)
     purge: Purge = setting("what becomes of published rows", default_factory=Purge)
+    observe: Observe = setting("metrics and health", default_factory=Observe)
 
     def __post_init__(self) -> None:
         # The group is what keeps goharvest's relays apart, which have no name in common: so it names ours.
@@ -318,10 +367,7 @@ class Settings:
     @classmethod
     def load(cls, file: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
         """Settings from a YAML file, then the environment, then those keyword arguments that are not None."""
-        given = unwrapped(from_file(file)) if file else {}
-        merge(given, from_environment(os.environ if environment is None else environment, cls))
-        merge(given, {camel(name): value for name, value in overrides.items() if value is not None})
-        given, warnings = adapted(given)
+        given, warnings = adapted(gathered(cls, file, environment, overrides, unwrapped))
         for warning in warnings:
             log.warning("%s", without_secrets(warning))
         return read(cls, given)
@@ -331,60 +377,6 @@ class Settings:
         return "\n".join(_lines(self, ""))
 
     __repr__ = __str__
-
-
-def from_file(file: Path) -> dict[str, Any]:
-    import yaml  # noqa: PLC0415 - the client side has no settings file and needs no parser
-
-    try:
-        given = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsInvalid([f"settings file {file}: {error.strerror}"]) from None
-    except yaml.MarkedYAMLError as error:
-        raise SettingsInvalid([f"settings file {file} is not YAML: {_place(error)}"]) from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        remedy = "write it in UTF-8, with dates and long numbers in quotes"
-        raise SettingsInvalid([f"settings file {file} is not YAML: {remedy}"]) from None
-    if given is None:
-        return {}
-    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
-        raise SettingsInvalid([f"settings file {file}: give a mapping of settings, for example name: orders"])
-    return given
-
-
-def _place(error: "yaml.MarkedYAMLError") -> str:
-    """Where the parser stumbled and over what, without a word of the file's own."""
-    problem = re.sub(r"""['"].*['"]""", "…", error.problem or "unreadable", flags=re.DOTALL)
-    mark = error.problem_mark
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
-
-
-def from_environment(environment: Mapping[str, str], cls: type) -> dict[str, Any]:
-    """WINDROW_NAME, WINDROW_LIMITS_PAGE_RECORDS, WINDROW_KAFKA_SASL_PASSWORD (any of Kafka's own settings) …"""
-    given: dict[str, Any] = {}
-    known = {camel(each.name) for each in dataclasses.fields(cls)}
-    plain = known.difference(_SECTIONS)
-    for variable, value in environment.items():
-        if not variable.startswith(_PREFIX):
-            continue
-        name = variable.removeprefix(_PREFIX).lower()
-        if camel(name) in plain:
-            given[camel(name)] = value
-        elif name.startswith(("kafka_", "producer_kafka_")):
-            section = "producerKafkaConfig" if name.startswith("producer_") else "baseKafkaConfig"
-            if section in known:
-                given.setdefault(section, {})[name.partition("kafka_")[2].replace("_", ".")] = value
-        elif name.startswith(("limits_", "purge_")):
-            section, _, key = name.partition("_")
-            if section in known:
-                given.setdefault(section, {})[camel(key)] = value
-    return given
-
-
-def merge(given: dict[str, Any], over: Mapping[str, Any]) -> None:
-    for key, value in over.items():
-        below = given.get(key)
-        given[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
 
 
 def _lines(section: Any, prefix: str) -> Iterator[str]:

@@ -50,6 +50,14 @@ def test_consumers_that_are_killed_double_and_miss_nothing() -> None:
     assert "bare upserts" in run.stderr
 
 
+def test_queues_lose_and_repeat_nothing_and_leave_no_topic() -> None:
+    run = bench("--quick", "--json", what="queue")
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)
+    assert {"per_message_ratio", "share_group_ratio", "redelivery_late_p99_ms", "restart_s"} <= figures.keys()
+    assert [figures[key] for key in ("lost", "handled_twice", "wrong_queue", "spurious")] == [0, 0, 0, 0]
+
+
 def test_an_unknown_figure_is_a_mistake() -> None:
     run = bench("--json", "--only", "speed")
     assert run.returncode == 2

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import yaml
 
-from fix_command import marked, windrow, windrow_running, write_config
+from fix_command import marked, relay_config, windrow, windrow_running, write_config
 from fix_pipeline import Pipeline, wait_for
 from windrow import embedded
 from windrow.database.ring import ring_of
@@ -21,13 +21,7 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture
 def config(pipeline: Pipeline, tmp_path: Path) -> Path:
     """A settings file for the pipeline's relay."""
-    return write_config(
-        tmp_path,
-        name=pipeline.settings.name,
-        outboxTable=pipeline.settings.outbox_table,
-        dataSource=pipeline.settings.data_source,
-        baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
-    )
+    return relay_config(tmp_path, pipeline.settings)
 
 
 def test_init_twice_then_relay_until_interrupted(
@@ -167,6 +161,12 @@ def test_pump_creates_its_topic_and_ends_at_ctrl_c_with_a_summary(config: Path, 
     assert written == (json.loads(answer)["committed"],)
 
 
+def test_torture_names_its_faults_to_whoever_asks_for_another() -> None:
+    answer = windrow("torture", "--only", "bad weather")
+    assert answer.returncode == 2
+    assert "no fault 'bad weather'; there are: leader killed, " in answer.stderr
+
+
 def test_demo_ends_with_a_sound_verdict_and_leaves_nothing_behind() -> None:
     mark = uuid4().hex
     with windrow_running("demo", "--seconds", "5", "--rate", "200", "--json", mark=mark) as process:
@@ -174,7 +174,7 @@ def test_demo_ends_with_a_sound_verdict_and_leaves_nothing_behind() -> None:
     assert process.returncode == 0, talk
     verdict = json.loads(answer)
     assert verdict["written"] == verdict["received"] > 100
-    assert [verdict[key] for key in ("lost", "duplicated", "out_of_order", "phantom")] == [0, 0, 0, 0]
+    assert [verdict[key] for key in ("lost", "duplicated", "reordered", "phantom")] == [0, 0, 0, 0]
     wait_for(lambda: not marked(mark), "all processes gone")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from fix_command import windrow, write_config
+from fix_command import relay_config, windrow
 from fix_pipeline import Pipeline, wait_for
 from windrow.cli.republish import _ids, _moment, republish
 from windrow.relay.republish import Selection, find
@@ -22,13 +22,7 @@ OPTION = republish.params[0]
 def test_published_messages_come_again_after_the_others(make_pipeline: Callable[..., Pipeline], tmp_path: Path) -> None:
     pipeline = make_pipeline(partitions=1, shards=1, purge={"interval": "50ms", "retention": "1h"})
     settings, headers = pipeline.settings, {"a": "1"}
-    config = write_config(
-        tmp_path,
-        name=settings.name,
-        outboxTable=settings.outbox_table,
-        dataSource=settings.data_source,
-        baseKafkaConfig=dict(settings.base_kafka_config),
-    )
+    config = relay_config(tmp_path, settings)
 
     def command(*arguments: str) -> Any:
         run = windrow("republish", "--config", config, "--topic", pipeline.topic, "--json", *arguments)

@@ -4,19 +4,27 @@ import asyncio
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from uuid import uuid4
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 from fastapi.testclient import TestClient
 from google.protobuf.struct_pb2 import Struct
 from psycopg.conninfo import conninfo_to_dict
 
 from fix_habits import Database
+from fix_pipeline import wait_for
+from windrow import embedded
+from windrow.inbox import ConsumerSettings
+from windrow.kafka.clients import client_config, create_topic
 
 SERVICES = Path(__file__).parents[2] / "examples" / "services"
 Row = tuple[str, bytes | None, bytes | None]
@@ -126,3 +134,51 @@ def test_payments_are_told_in_protobuf(
     assert dict(Struct.FromString(value or b"")) == {"account": "alice", "cents": 1200.0}
     ((names,),) = postgres_outbox.execute("SELECT header_keys FROM outbox")
     assert names == ["x-value-type"]
+
+
+@contextmanager
+def ledger(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """The example's process; killed at the end, wherever it is by then."""
+    with subprocess.Popen(
+        [sys.executable, SERVICES / "inbox_ledger.py"],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_ledger_killed_in_the_middle_of_a_payment_moves_money_once(
+    postgres_outbox: Database, kafka: embedded.Kafka
+) -> None:
+    name = f"ledger_{uuid4().hex[:8]}"
+    settings = ConsumerSettings(base_kafka_config=kafka.client_config, group=name, topics=(name,))
+    create_topic(settings, name, 1)
+    producer = Producer(client_config(settings))
+    for number in range(6):
+        payment = {"number": number, "from": "alice", "to": "bob", "cents": 100 + number}
+        producer.produce(name, json.dumps(payment))
+    assert producer.flush(30) == 0
+    environment = {
+        "KAFKA": kafka.client_config["bootstrap.servers"],
+        "DATABASE": postgres_outbox.url,
+        "GROUP": name,
+        "TOPIC": name,
+    }
+    for last in (0, 3):
+        with ledger({**environment, "SLOW_STEP": "0.2" if last else "60"}) as process:
+            assert process.stdout
+            assert f"half done: {last}\n" in iter(process.stdout.readline, "")
+            process.send_signal(signal.SIGKILL)
+    with ledger({**environment, "SLOW_STEP": "0"}) as process:
+        wait_for(lambda: balances(postgres_outbox) == {"alice": -615, "bob": 615}, "all payments")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert balances(postgres_outbox) == {"alice": -615, "bob": 615}
+
+
+def balances(database: Database) -> dict[str, int]:
+    return dict(database.execute("SELECT account, cents FROM ledger"))  # type: ignore[arg-type]

@@ -1,18 +1,17 @@
 """The pytest plugin for services, in a run of its own, as docs/how-to/test-your-service.md shows it."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "test-your-service.md").read_text()
+from fix_snippets import code
 
 
 @pytest.mark.timeout(240)
 def test_the_pages_own_tests_pass(tmp_path: Path) -> None:
-    snippets = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
+    snippets = [each.removeprefix("# ").split("\n", 1) for each in code("docs/how-to/test-your-service.md")]
     assert [name for name, _ in snippets] == ["service.py", "test_service.py", "conftest.py", "test_service_whole.py"]
     for name, content in snippets:
         (tmp_path / name).write_text(content)

@@ -14,7 +14,8 @@ from fix_broken import Broken, ByGapWait, ByLastUpdated, ByOffset, ByTimeWindow
 from fix_pipeline import Pipeline
 from windrow.capture.choice import capture_of
 from windrow.election.mandate import Term
-from windrow.observe.verdict import Outcome, Verdict, Written, judge
+from windrow.lab.checkers import Verdict, judge
+from windrow.lab.history import Operation, Outcome, Sent
 from windrow.record import Shard
 from windrow.relay.registry import Registry
 
@@ -46,7 +47,7 @@ class History:
 
     def __init__(self, pipeline: Pipeline, source: Source) -> None:
         self._pipeline, self._source = pipeline, source
-        self._written: dict[str, Written] = {}
+        self._written: dict[str, Operation] = {}
         self._received: list[str] = []
 
     def begin(self, name: str, key: str = "key") -> Callable[[Outcome], None]:
@@ -54,17 +55,20 @@ class History:
         connection = self._pipeline.connect()
         self._pipeline.outbox.write(connection, self._pipeline.message(name, key))
         place = len(self._written)
-        self._written[name] = Written(key, place, "unknown")
+        self._note(name, key, place, "unknown")
 
         def end(outcome: Outcome) -> None:
             with closing(connection):
-                connection.commit() if outcome == "committed" else connection.rollback()
-            self._written[name] = Written(key, place, outcome)
+                connection.commit() if outcome == "ok" else connection.rollback()
+            self._note(name, key, place, outcome)
 
         return end
 
+    def _note(self, name: str, key: str, place: int, outcome: Outcome) -> None:
+        self._written[name] = Operation(key, place, (Sent(name, key, place),), outcome)
+
     def commit(self, name: str, key: str = "key") -> None:
-        self.begin(name, key)("committed")
+        self.begin(name, key)("ok")
 
     def look(self, seconds: float = 0.0) -> None:
         """Look once, and go on looking for a while."""
@@ -77,7 +81,7 @@ class History:
 
     def verdict(self) -> Verdict:
         self.look(2 * Broken.GRACE)
-        return judge(self._written, self._received)
+        return judge(self._written.values(), self._received)
 
 
 def commit_out_of_order(history: History) -> None:
@@ -85,7 +89,7 @@ def commit_out_of_order(history: History) -> None:
     late = history.begin("early id", "a")
     history.commit("early commit", "b")
     history.look()
-    late("committed")
+    late("ok")
 
 
 def outlast_every_grace(history: History) -> None:
@@ -96,13 +100,13 @@ def outlast_every_grace(history: History) -> None:
     for number in range(8):
         history.commit(f"meanwhile {number}", "c")
         history.look(Broken.GRACE / 3)
-    long("committed")
+    long("ok")
 
 
 def roll_back_between(history: History) -> None:
     """Gaps that never fill."""
     for number in range(6):
-        history.begin(f"{number}")("rolled back" if number % 2 else "committed")
+        history.begin(f"{number}")("failed" if number % 2 else "ok")
         history.look()
 
 
@@ -115,7 +119,7 @@ def many_at_random(history: History) -> None:
         for number, pause in enumerate(pauses[writer]):
             end = history.begin(f"{writer}/{number}", f"{writer}")
             time.sleep(pause)
-            end("committed" if number % 4 else "rolled back")
+            end("ok" if number % 4 else "failed")
 
     writers = [threading.Thread(target=write, args=(writer,)) for writer in range(len(pauses))]
     for each in writers:

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from fix_cluster import QUICK, Connect, standalone
-from fix_command import marked, windrow_running, write_config
+from fix_cluster import Connect, standalone
+from fix_command import marked, relay_config, windrow_running
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
 
@@ -21,7 +21,6 @@ CLUSTER = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": QUICK,
     "spark.pyspark.python": sys.executable,
     "spark.ui.enabled": "false",
 }
@@ -31,14 +30,7 @@ STARTED = 240.0
 
 
 def config_of(pipeline: Pipeline, folder: Path, **spark: str) -> Path:
-    return write_config(
-        folder,
-        name=pipeline.settings.name,
-        outboxTable=pipeline.settings.outbox_table,
-        dataSource=pipeline.settings.data_source,
-        baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
-        spark=spark,
-    )
+    return relay_config(folder, pipeline.settings, spark=spark)
 
 
 def test_relay_on_a_cluster_survives_the_loss_of_a_worker(

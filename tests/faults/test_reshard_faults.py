@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from fix_command import windrow_apart, windrow_running, write_config
+from fix_command import relay_config, windrow_apart, windrow_running
 from fix_faults import kill_python_workers
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
@@ -19,14 +19,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(480)]
 
 def test_killed_in_the_middle_of_a_change(make_pipeline: Callable[..., Pipeline], tmp_path: Path) -> None:
     pipeline = make_pipeline(shards=1, limits={"pageRecords": 200, "ioErrorBackoff": "10ms"})
-    config = write_config(
-        tmp_path,
-        name=pipeline.settings.name,
-        outboxTable=pipeline.settings.outbox_table,
-        dataSource=pipeline.settings.data_source,
-        baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
-        shards=1,
-    )
+    config = relay_config(tmp_path, pipeline.settings, shards=1)
     registry, load, talk = Registry(pipeline.settings), Load(pipeline), tmp_path / "talk"
     with ExitStack() as writing:
         writing.enter_context(load.running())

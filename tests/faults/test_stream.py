@@ -1,15 +1,13 @@
 """A user's own streaming query, killed in mid-transaction and started again from its checkpoint."""
 
-import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from fix_command import marked
+from fix_command import marked, signal_marked
 from fix_load import Load
 from fix_pipeline import Pipeline, wait_for
 from fix_stream import streaming
@@ -28,9 +26,7 @@ def test_query_killed_in_mid_batch_loses_and_doubles_nothing(
         wait_for(lambda: load.committed * 5 >= 500, "a backlog")
     with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk"):
         wait_for(pipeline.transaction_open, "an open transaction", STARTED)
-        for process in marked(mark):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        signal_marked(mark, signal.SIGKILL)
     wait_for(lambda: not marked(mark), "all processes gone")
     with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk") as again:
         wait_for(lambda: _received(pipeline) >= load.committed * 5, "all messages", STARTED)

@@ -34,10 +34,10 @@ CREATE TABLE {table} (
     "mariadb": """
 CREATE TABLE {table} (
   "My ""No"" here" integer AUTO_INCREMENT UNIQUE,
-  id uuid NOT NULL DEFAULT (uuid()),
+  id /*M! uuid *//*!80000 char(36) */ NOT NULL DEFAULT (uuid()),
   "from" timestamp(6) NOT NULL DEFAULT now(6),
   "To.Topic" text,
-  "order" uuid,
+  "order" /*M! uuid *//*!80000 char(36) */,
   content json,
   "name" json,
   "Done" datetime
@@ -156,7 +156,7 @@ def test_columns_of_any_name_are_relayed(make: Make, more: dict[str, str]) -> No
     pipeline = make(ODD, {**ODD_COLUMNS, **more})
     key = str(uuid4())
     insert = 'INSERT INTO {table} ("To.Topic", "order", content, name) VALUES (%s, %s, %s, %s)'
-    pipeline.execute(insert, pipeline.topic, key, '{"b":  1}', '{"h": "ü"}')
+    pipeline.execute(insert, pipeline.topic, key, '{"b": 1}', '{"h": "ü"}')
     assert takeover(pipeline.settings)
     prepare(pipeline.settings)
     assert takeover(pipeline.settings) is None
@@ -173,7 +173,7 @@ def test_columns_of_any_name_are_relayed(make: Make, more: dict[str, str]) -> No
     received = {each.key(): (each.value(), each.headers()) for each in pipeline.received()}
     source = ("x-source", b"own")
     assert received == {
-        key.encode(): (b'{"b":  1}', [("h", "ü".encode()), ("x-sequence", b"1"), source]),
+        key.encode(): (b'{"b": 1}', [("h", "ü".encode()), ("x-sequence", b"1"), source]),
         None: (None, [("x-sequence", b"2"), source]),
     }
     assert [letter.id for letter in DeadLetters(pipeline.settings).list(10)] == [3], "a row without a topic"
@@ -289,13 +289,13 @@ def test_rows_are_deleted_in_chunks_when_their_retention_is_over(make: Make) -> 
 
 
 @MARKS
-def test_printed_sql_is_for_the_layout_that_is_named(make: Make, strategy: dict[str, str]) -> None:
+def test_printed_sql_is_for_the_layout_that_is_named(make: Make) -> None:
     pipeline = make(ARRAYS, {**ARRAYS_COLUMNS, "mark": "My Mark"})
     printed = script(pipeline.settings, 2).encode()
     with connect(pipeline.settings.data_source) as connection:
         connection.execute(printed)
-        if strategy["database"] == "mariadb":  # elsewhere it is whole or not there
-            connection.execute(printed)
+        if "MariaDB" in str(connection.execute(b"SELECT version()").fetchone()):
+            connection.execute(printed)  # PostgreSQL does all of it or nothing; MySQL says what is there
     assert prepare(pipeline.settings).migrations == []
     assert status(pipeline.settings).backlog == 0
 

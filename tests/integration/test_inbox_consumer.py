@@ -14,7 +14,10 @@ from fix_consumer import DATABASES, Consuming
 from fix_pipeline import received, wait_for
 from windrow.errors import HandlerFailed, InboxTableMissing, PositionForeign, SettingsInvalid
 from windrow.inbox import ConsumerSettings, InboxConsumer
+from windrow.inbox.consumer import Counts
+from windrow.inbox.exposure import samples
 from windrow.kafka.clients import create_topic
+from windrow.observe.metrics import exposition
 from windrow.settings import Settings
 
 ONCE = dict.fromkeys(range(300), 1)
@@ -37,9 +40,10 @@ def test_a_message_that_was_produced_twice_has_its_effect_once(consuming: Consum
         headers = {"ce_id": str(number), "ce_source": "/shop"}
         consuming.produce(range(number, number + 1), headers=headers)
     consuming.produce(range(2, 3), partition=0)
-    with consuming.consumer():
-        consuming.wait_for_effects(3)
+    with consuming.consumer() as consumer:
+        wait_for(lambda: consumer.counts == Counts(accepted=3, duplicates=2), "three handled, two refused")
     assert consuming.effects() == {0: 1, 1: 1, 2: 1}
+    assert f'windrow_inbox_duplicates_total{{group="{consumer.group}"}} 2.0' in exposition(samples(consumer))
 
 
 @DATABASES
@@ -59,9 +63,10 @@ def test_poison_goes_to_the_dead_letter_topic_and_the_others_go_on(consuming: Co
             raise ValueError(f"no such customer: {number}")
 
     consuming.produce(range(200), key="k", headers={"trace": "1"})
-    with consuming.consumer(handler):
+    with consuming.consumer(handler) as consumer:
         consuming.wait_for_effects(198)
     assert consuming.effects() == {number: 1 for number in range(200) if number not in {7, 110}}
+    assert (consumer.counts.retries, consumer.counts.dead_lettered) == (6, 2)
     assert (calls[7], calls[110]) == (3, 3)
     found = received(_as_settings(consuming.settings), letters)
     assert sorted(int(each.value() or b"") for each in found) == [7, 110]

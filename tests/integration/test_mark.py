@@ -97,6 +97,13 @@ def test_deposed_task_takes_nothing_any_more(outbox: Pipeline, open_capture: Ope
     assert rows(outbox) == [*range(1, 9)], "rows that another has marked are not the deposed one's to delete"
 
 
+def test_task_that_is_deposed_before_its_first_page_takes_nothing(open_capture: Open) -> None:
+    deposed, successor = open_capture(), open_capture()
+    page = deposed.next()
+    assert (page.records, page.epoch) == ([], None)
+    assert taken(successor) == [1, 2, 3]
+
+
 def test_row_that_comes_late_behind_the_marks_is_taken_next(outbox: Pipeline, open_capture: Open) -> None:
     with outbox.connect() as late:
         outbox.outbox.write(late, outbox.message("9"))

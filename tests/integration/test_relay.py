@@ -1,25 +1,25 @@
 """The relay's life: it starts where it ended, ends when told to, and says what stopped it."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from fix_faults import python_workers
 from fix_pipeline import Pipeline, wait_for
 from windrow import Message
 from windrow.capture.position import Position
 from windrow.election.neli import Neli
 from windrow.errors import OutboxTableMissing, PositionForeign, SettingsInvalid
 from windrow.kafka.clients import client_config
+from windrow.lab.child import python_workers
 from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, MeterRead, Relay, State
 from windrow.relay.epoch import warm_up
 from windrow.relay.setup import prepare
@@ -59,10 +59,10 @@ def test_restarted_relay_goes_on_where_it_ended(pipeline: Pipeline) -> None:
 
 def test_warm_up_leaves_workers_that_the_next_job_takes(spark: SparkSession) -> None:
     warm_up(spark)
-    warm = set(python_workers(psutil.Process()))
+    warm = set(python_workers(os.getpid()))
     warm_up(spark)
     assert len(warm) >= 2
-    assert set(python_workers(psutil.Process())) <= warm
+    assert set(python_workers(os.getpid())) <= warm
 
 
 def test_states_follow_each_other(pipeline: Pipeline) -> None:

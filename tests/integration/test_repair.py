@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from fix_command import windrow, write_config
+from fix_command import relay_config, windrow
 from fix_pipeline import Pipeline
 from windrow import embedded
 from windrow.capture.position import Position, Snapshot
@@ -65,13 +65,7 @@ def test_restored_dump_is_relayed_on_without_loss_or_repetition(
 
 
 def _repair_by_command(pipeline: Pipeline, folder: Path) -> None:
-    config = write_config(
-        folder,
-        name=pipeline.settings.name,
-        outboxTable=pipeline.settings.outbox_table,
-        dataSource=pipeline.settings.data_source,
-        baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
-    )
+    config = relay_config(folder, pipeline.settings)
     shown = windrow("repair", "--config", config, "--json")
     assert shown.returncode == 1, shown.stderr
     found = json.loads(shown.stdout)

@@ -9,7 +9,6 @@ from fix_load import Load
 from fix_pipeline import CAPTURES, Pipeline, wait_for
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import widen_position_topic
-from windrow.observe.verdict import Written
 from windrow.publish.dead_letter import DeadLetters
 from windrow.relay import Event, LeaderAcquired, LeaderRevoked, MeterRead, Relay
 from windrow.relay.registry import Registry
@@ -48,7 +47,7 @@ def _bury(pipeline: Pipeline, load: Load, count: int) -> None:
     """Have dead letters, which are part of the history: as many transactions of five messages."""
     rows = []
     for number in range(count):
-        load.history[f"letter {number}"] = Written(f"key of {number}", 1, "committed")
+        load.note(f"key of {number}", 1, "ok", f"letter {number}")
         rows += [
             (number * 5 + part - count * 5, f"key of {number}", json.dumps([f"letter {number}", part, ""]))
             for part in range(5)

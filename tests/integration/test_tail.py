@@ -3,9 +3,13 @@
 import asyncio
 import dataclasses
 import logging
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 from uuid import uuid4
@@ -18,7 +22,7 @@ import sqlalchemy
 
 from fix_pipeline import Pipeline, drop_slots, pipeline_on, wait_for
 from windrow import AsyncOutbox, Message, Outbox, embedded
-from windrow.capture.log_position import LogPosition
+from windrow.capture.log_position import LogPosition, announced, slot_of
 from windrow.capture.protocol import Page
 from windrow.capture.tail import TailCapture
 from windrow.doctor import examine
@@ -27,8 +31,10 @@ from windrow.errors import DatabaseForbids, PositionForeign, SettingsInvalid, Sl
 from windrow.publish.dead_letter import DeadLetters
 from windrow.record import Committed, Record, Shard
 from windrow.relay.registry import Registry
-from windrow.relay.setup import prepare
+from windrow.relay.setup import prepare, prepared_by_hand
+from windrow.relay.slot import by_hand
 from windrow.relay.status import status
+from windrow.settings import Settings
 
 Open = Callable[..., TailCapture]
 
@@ -302,7 +308,8 @@ def test_every_library_emits_to_the_log_in_the_order_of_ids(pipeline: Pipeline, 
 
     asyncio.run(write())
     records = read(open_capture(pipeline), 60)
-    assert records == [
+    assert records[0].written_at
+    assert [each._replace(written_at=None) for each in records] == [
         Record(number + 1, "topic", b"key", each.value, ["name"], ["ü".encode()], 1, None)
         for number, each in enumerate(messages)
     ]
@@ -336,6 +343,98 @@ def test_a_letter_whose_message_is_read_again_is_forgotten_and_no_other(pipeline
 
 def test_init_is_safe_to_repeat_and_makes_one_slot(pipeline: Pipeline) -> None:
     assert prepare(pipeline.settings).created_slot is None
+
+
+def slots(settings: Settings) -> list[tuple[str, bool]]:
+    """The relay's slots, and whether somebody has them in hand."""
+    with psycopg.connect(settings.data_source, autocommit=True) as connection:
+        mine = (f"windrow_{settings.name}_",)
+        found = "SELECT slot_name, active FROM pg_replication_slots WHERE starts_with(slot_name, %s)"
+        return connection.execute(found, mine).fetchall()
+
+
+def test_init_that_was_killed_while_it_made_the_slot_leaves_none_behind(pipeline: Pipeline) -> None:
+    settings = dataclasses.replace(pipeline.settings, name=f"{pipeline.settings.name}_b")
+    with pipeline.connect() as held:
+        held.execute("SELECT pg_current_xact_id()")  # a slot is made once such a transaction has ended
+        program = (
+            "from windrow.relay.setup import prepare; from windrow.settings import Settings;"
+            f"prepare(Settings.load(environment={{}}, name={settings.name!r}, outbox_table={settings.outbox_table!r},"
+            f"data_source={settings.data_source!r}, base_kafka_config={dict(settings.base_kafka_config)!r},"
+            "capture='tail'))"
+        )
+        with subprocess.Popen([sys.executable, "-c", program]) as process:
+            wait_for(lambda: slots(settings), "the slot to be in the making")
+            process.send_signal(signal.SIGKILL)
+    left = Registry(settings).saved()[0].position
+    assert announced(left)
+    orphan = slot_of(left)
+    wait_for(lambda: not slots(settings), "the server to give the slot up")
+    with psycopg.connect(
+        settings.data_source, autocommit=True
+    ) as connection:  # killed a moment later, it had been made
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (orphan,))
+    made = prepare(settings).created_slot
+    assert slots(settings) == [(made, False)]
+    assert made not in {None, orphan}
+    assert prepare(settings).created_slot is None
+
+
+def test_a_slot_made_by_hand_begins_behind_the_rows_that_are_there(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(capture="snapshot", shards=1)
+    pipeline.write(pipeline.message("before"))
+    pipeline = Pipeline(dataclasses.replace(pipeline.settings, capture="tail"), pipeline.topic, pipeline.spark)
+    published, slot = (each.as_string() for each in by_hand(pipeline.settings))
+    with (
+        pipeline.connect() as others,
+        psycopg.connect(pipeline.settings.data_source, autocommit=True) as connection,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        connection.execute(published)
+        others.execute("SELECT pg_current_xact_id()")
+        pipeline.write(pipeline.message("before, too"))
+        made = threads.submit(connection.execute, slot)
+        wait_for(lambda: slots(pipeline.settings), "the slot to be in the making")
+        others.commit()
+        made.result(30)
+        connection.execute(slot)  # changes nothing
+    try:
+        position = LogPosition.decode(Registry(pipeline.settings).saved()[0].position)
+        assert position.rows.hi
+        assert position.rows.hi.xip, "the transaction that was open"
+        assert [(position.slot, False)] == slots(pipeline.settings)
+        pipeline.write(pipeline.message("after"))
+        with pipeline.relay() as relay:
+            pipeline.wait_published(relay, 3)
+        assert pipeline.values() == [b"before", b"before, too", b"after"]
+    finally:
+        drop_slots(pipeline.settings)
+
+
+def test_the_printed_sql_makes_tables_publication_and_slot(postgres: embedded.Postgres, kafka: embedded.Kafka) -> None:
+    name = f"by_hand_{uuid4().hex[:8]}"
+    given = {"data_source": postgres.url, "base_kafka_config": kafka.client_config, "capture": "tail"}
+    settings = Settings.load(environment={}, name=name, outbox_table=name, **given)
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(prepared_by_hand(settings).encode())
+    try:
+        assert [slot for slot, _ in slots(settings)] == [slot_of(Registry(settings).saved()[0].position)]
+        assert prepare(settings).created_slot is None
+    finally:
+        drop_slots(settings)
+
+
+def test_status_tells_what_waits_in_the_log(pipeline: Pipeline) -> None:
+    outbox = Outbox(pipeline.settings.outbox_table, mode="log")
+    before = status(pipeline.settings).log
+    with pipeline.connect() as connection:
+        for _ in range(10):
+            outbox.write(connection, pipeline.message(b"x" * 100_000))
+    now = status(pipeline.settings)
+    assert before
+    assert now.log
+    assert now.log.held >= now.log.unread >= before.unread + 1_000_000
+    assert now.backlog == 0
 
 
 def test_the_doctor_looks_at_the_log_and_the_slot(pipeline: Pipeline) -> None:

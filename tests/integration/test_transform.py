@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_command import windrow_apart, write_config
+from fix_command import relay_config, windrow_apart
 from fix_load import Load
 from fix_pipeline import Pipeline, limit_message_size, wait_for
 from windrow.errors import TransformInvalid
@@ -101,13 +101,7 @@ def test_query_that_cannot_be_run_is_refused_before_anything_runs(pipeline: Pipe
 
 
 def test_command_refuses_a_wrong_query_with_its_remedy(pipeline: Pipeline, tmp_path: Path) -> None:
-    config = write_config(
-        tmp_path,
-        name=pipeline.settings.name,
-        outboxTable=pipeline.settings.outbox_table,
-        dataSource=pipeline.settings.data_source,
-        baseKafkaConfig=dict(pipeline.settings.base_kafka_config),
-    )
+    config = relay_config(tmp_path, pipeline.settings)
     (tmp_path / "query.sql").write_text("SELECT id, topic, worth AS value FROM outbox")
     refused = windrow_apart("relay", "--config", config, "--transform", tmp_path / "query.sql")
     assert refused.returncode == 2, refused.stderr

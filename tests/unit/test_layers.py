@@ -1,6 +1,6 @@
 """Imports point to the right only, and the client side needs nothing but the standard library.
 
-    cli | dashboard → bench | doctor | testing → pipeline → relay | queue | dispatch
+    cli → dashboard → bench | doctor | testing → lab → pipeline → relay | queue | dispatch
         → capture | publish | election | outbox | inbox → database | drivers | kafka | spark | observe | embedded
         → the single modules: message, errors, settings …
 
@@ -21,14 +21,16 @@ import windrow
 
 ROOT = Path(windrow.__file__).parent
 LAYERS = (
-    {"cli", "dashboard"},
+    {"cli"},
+    {"dashboard"},
     {"bench", "doctor", "testing"},
+    {"lab"},
     {"pipeline"},
     {"relay", "queue", "dispatch"},
     {"capture", "publish", "election", "outbox", "inbox"},
     {"database", "drivers", "kafka", "spark", "observe", "embedded"},
 )
-FRONT_DOORS = {"windrow": {"message", "outbox"}, "windrow.__main__": {"cli"}}
+FRONT_DOORS = {"windrow": {"message", "outbox"}, "windrow.__main__": {"cli", "errors", "extras"}}
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 """(importing module, imported package): the reason. Empty is best."""
 
@@ -107,23 +109,23 @@ def test_imports_point_to_the_right_only() -> None:
     assert [each for each in (fault(each, packages) for each in found) if each] == []
 
 
-MODULES = {"windrow", "windrow.errors", "windrow.relay.pace", "windrow.capture", "windrow.capture.position"}
-PACKAGES = {"relay", "capture", "publish", "spark", "embedded", "observe", "outbox", "cli", "novelty"}
+MODULES = {"windrow", "windrow.errors", "windrow.relay.purge", "windrow.capture", "windrow.capture.position"}
+PACKAGES = {"relay", "capture", "publish", "spark", "embedded", "observe", "outbox", "cli", "lab", "novelty"}
 
 
 @pytest.mark.parametrize(
     ("importer", "source"),
     [
-        ("windrow.capture.snapshot", "from windrow.relay.pace import backoff"),
-        ("windrow.capture.snapshot", "import windrow.relay.pace"),
+        ("windrow.capture.snapshot", "from windrow.relay.purge import Purger"),
+        ("windrow.capture.snapshot", "import windrow.relay.purge"),
         ("windrow.capture.snapshot", "from windrow.publish.transaction import x"),
-        ("windrow.capture.snapshot", "def f():\n    from ..relay import pace"),
+        ("windrow.capture.snapshot", "def f():\n    from ..relay import purge"),
         ("windrow.capture.snapshot", "if TYPE_CHECKING:\n    from windrow.cli import main"),
         ("windrow.capture.snapshot", "from windrow import Message"),
         ("windrow.capture.snapshot", "import windrow"),
         ("windrow.capture.snapshot", "from .. import Message"),
         ("windrow.spark.session", "from windrow.embedded.ports import free_port"),
-        ("windrow.settings", "from windrow.observe import verdict"),
+        ("windrow.settings", "from windrow.observe import metrics"),
         ("windrow.novelty.new", "from windrow.errors import WindrowError"),
         ("windrow.relay.epoch", "from windrow.novelty import new"),
         ("windrow", "from windrow.relay import Relay"),
@@ -136,11 +138,11 @@ def test_the_check_catches(importer: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "source"),
     [
-        ("windrow.relay.shard", "from windrow.relay.pace import backoff"),
-        ("windrow.relay.shard", "from . import pace"),
+        ("windrow.relay.shard", "from windrow.relay.purge import Purger"),
+        ("windrow.relay.shard", "from . import purge"),
         ("windrow.relay.shard", "from windrow.capture import position"),
         ("windrow.relay.shard", "from windrow import errors"),
-        ("windrow.cli.demo", "import windrow.observe.verdict, json"),
+        ("windrow.cli.demo", "import windrow.lab.checkers, json"),
         ("windrow.settings", "from windrow.errors import SettingsInvalid"),
         ("windrow.settings", "from windrowers import outsiders"),
         ("windrow", "from windrow.outbox import Outbox"),

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.relay.pace import backoff, poll_delay
+from windrow.pace import backoff, poll_delay
 
 _SHORT, _LONG = timedelta(milliseconds=2), timedelta(milliseconds=50)
 _SECONDS = st.floats(0, 1e9)

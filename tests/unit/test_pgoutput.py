@@ -43,7 +43,7 @@ FULL = (
 
 
 def test_transactions_are_told_by_where_they_commit_and_where_the_log_goes_on() -> None:
-    assert said(b"B" + struct.pack(">qqi", 1234, 0, 9)) == Begin(1234)
+    assert said(b"B" + struct.pack(">qqi", 1234, 0, 9)) == Begin(1234, 946_684_800_000_000)
     assert said(b"C" + struct.pack(">bqqq", 0, 1234, 1300, 0)) == Commit(1300)
 
 

@@ -24,7 +24,7 @@ from windrow.bench.size import Size
 from windrow.database.connections import Connection, connect
 from windrow.database.tables import Tables
 from windrow.errors import EnvironmentUnfit
-from windrow.kafka.clients import client_config, create_topic
+from windrow.kafka.clients import client_config, create_topic, topic_partitions
 from windrow.relay import Relay
 from windrow.relay.setup import default_shards, prepare
 from windrow.relay.slot import remove
@@ -130,6 +130,11 @@ def _remove(lane: Lane) -> None:
         future.result(10)
 
 
+@dataclass(frozen=True, slots=True)
+class _Brokers:
+    base_kafka_config: Mapping[str, str]
+
+
 @contextmanager
 def open_bed(
     size: Size, database: str | None, kafka: str | None, say: Callable[[str], None], live_partitions: int = 1
@@ -143,8 +148,10 @@ def open_bed(
         if kafka is None:
             say("starting Kafka …")
             config = stack.enter_context(embedded.Kafka()).client_config
+        else:
+            topic_partitions(_Brokers(config))  # those that are away are a mistake before anything is begun
         say("starting Spark local[*] …")
-        spark = session({}, "bench")
+        spark = session({}, "bench", for_python=True)
         stack.callback(spark.stop)
         shards = default_shards()
         helpers = ProcessPoolExecutor(shards + 2, multiprocessing.get_context("spawn"))

@@ -60,7 +60,7 @@ def measure(bed: Bed, only: Collection[str] = (), capture: str = "snapshot") -> 
         figures |= {key: _rounded(figure) for key, figure in run(bed).items()}
     found = bed.faults
     figures |= {"lost": found.lost, "duplicated": found.duplicated, "reordered": found.reordered}
-    return figures | {"versions": _versions(bed)}
+    return figures | {"versions": versions(bed)}
 
 
 def _wanted(
@@ -77,7 +77,7 @@ def _rounded(figure: float) -> float:
     return float(f"{figure:.4g}") if figure < 1000 else round(figure)
 
 
-def _versions(bed: Bed) -> dict[str, str]:
+def versions(bed: Bed) -> dict[str, str]:
     with closing(connect(bed.database)) as connection:
         row = connection.execute("SHOW server_version").fetchone()
     return {

@@ -27,7 +27,7 @@ from windrow import embedded
 from windrow.bench.load import HEADERS, KEYS, key_of, number_in, value_of
 from windrow.errors import EnvironmentUnfit
 from windrow.inbox import ConsumerSettings, Inbox, InboxConsumer
-from windrow.kafka.clients import client_config, create_topic
+from windrow.kafka.clients import client_config, create_topic, topic_partitions
 
 _PARTITIONS: Final = 4
 _WITHIN: Final = 120.0
@@ -217,6 +217,7 @@ def _prepared(database: str, kafka: Mapping[str, str], messages: int) -> Iterato
         inbox_table=f"{name}_inbox",
     )
     bench = _Bench(settings, name)
+    topic_partitions(settings)  # brokers that are away are a mistake before there is anything to remove
     with ExitStack() as stack:
         stack.callback(partial(_remove, bench))
         with closing(bench.connect()) as connection:

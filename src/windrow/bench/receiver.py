@@ -5,6 +5,7 @@ A backlog is taken in large batches, whose records share a moment; live records 
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -39,14 +40,17 @@ class Receipts:
         return float(self.times[min(count, len(self.times)) - 1] - started) / 1e9
 
 
-def receive(settings: Settings, topic: str, expected: int, *, live: bool) -> Receipts:
-    """Receive until so many came, and a little longer for what must not come; or until nothing comes for a minute."""
+def receive(settings: Settings, topic: str, expected: int, *, live: bool, over: Path | None = None) -> Receipts:
+    """Receive until so many came, and a little longer for what must not come; or until nothing comes for a minute.
+
+    Or until there is a file `over`, whatever comes.
+    """
     consumer = Consumer(client_config(settings, _CONFIG))
     partitions = consumer.list_topics(topic, timeout=_QUIET).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     numbers, times = bytearray(), []
     received, ends_at = 0, time.monotonic() + _QUIET
-    while time.monotonic() < ends_at:
+    while time.monotonic() < ends_at and not (over and over.exists()):
         batch = _one(consumer) if live else consumer.consume(_BATCH, _BATCH_WITHIN)
         if not batch:
             continue

@@ -13,6 +13,8 @@ class Size:
     """Backlogs are repeated so often, in turns with what they are compared with."""
     small_backlog: int
     large_backlog: int
+    log_backlog: int
+    """What is read from the database's log, against as many rows of the table."""
     traffic: int
     """Records that were relayed and purged while somebody kept a transaction open."""
     warm_up: float
@@ -32,6 +34,7 @@ FULL: Final = Size(
     rounds=3,
     small_backlog=200_000,
     large_backlog=2_000_000,
+    log_backlog=500_000,
     traffic=600_000,
     warm_up=40.0,
     live=60.0,
@@ -46,6 +49,7 @@ QUICK: Final = Size(
     rounds=1,
     small_backlog=20_000,
     large_backlog=100_000,
+    log_backlog=30_000,
     traffic=20_000,
     warm_up=2.0,
     live=4.0,

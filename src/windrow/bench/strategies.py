@@ -54,7 +54,7 @@ def tail(bed: Bed) -> dict[str, float]:
     """Snapshots and the log in turns. A log has one reader, so both have one shard."""
     snapshots, tailed = [], []
     for _ in range(bed.size.rounds):
-        snapshots.append(relayed(bed, bed.size.backlog, shards=1))
-        tailed.append(relayed(bed, bed.size.backlog, capture="tail", shards=1))
+        snapshots.append(relayed(bed, bed.size.log_backlog, shards=1))
+        tailed.append(relayed(bed, bed.size.log_backlog, capture="tail", shards=1))
         bed.say(f"  snapshot {snapshots[-1]:,.0f} records/s, tail {tailed[-1]:,.0f}")
     return {"tail_ratio": median(tailed) / median(snapshots), "tail_records_per_s": median(tailed)}

@@ -30,10 +30,15 @@ VALUES ($1, $2::bytea, $3::bytea, {names}, {contents})
 """
 
 
-def write_live(settings: Settings, topic: str, count: int, rate: float, *, durably: bool) -> Numbers:
-    """Write the numbers from 1 on; return when each one's commit returned, by number (0 has none)."""
+def write_live(  # noqa: PLR0913 - a load, whole
+    settings: Settings, topic: str, count: int, rate: float, *, durably: bool, statement: str = INSERT
+) -> Numbers:
+    """Write the numbers from 1 on; return when each one's commit returned, by number (0 has none).
+
+    A statement of another outbox's has the parameters of `INSERT`.
+    """
     committed = np.zeros(count + 1, dtype=np.int64)
-    writer = _Writer(settings, topic, time.monotonic_ns() + _LEAD, rate, durably)
+    writer = _Writer(settings, topic, time.monotonic_ns() + _LEAD, rate, durably, statement)
     with ThreadPoolExecutor(WRITERS) as threads:
         # A key belongs to one writer, since the keys' count is a multiple of theirs.
         shares = [range(first, count + 1, WRITERS) for first in range(1, WRITERS + 1)]
@@ -49,13 +54,14 @@ class _Writer:
     begin: int
     rate: float
     durably: bool
+    statement: str
 
     def write(self, share: range) -> list[int]:
         moments = []
         with psycopg.connect(self.settings.data_source, autocommit=True) as connection:
             if not self.durably:
                 connection.execute("SET synchronous_commit = off")
-            insert = PreparedInsert(connection, INSERT, quoted(self.settings.outbox_table), self.topic)
+            insert = PreparedInsert(connection, self.statement, quoted(self.settings.outbox_table), self.topic)
             for number in share:
                 due = self.begin + int(number / self.rate * 1e9)
                 if (early := due - time.monotonic_ns()) > 0:

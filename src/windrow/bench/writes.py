@@ -40,8 +40,8 @@ def measure_writes(database: str | None, rounds: int, say: Callable[[str], None]
         if database is None:
             say("starting PostgreSQL …")
             database = stack.enter_context(embedded.Postgres()).url
+        table = stack.enter_context(_outbox_table(database))
         connection = stack.enter_context(connect(database, "windrow bench"))
-        table = stack.enter_context(_outbox_table(connection, database))
         figures: dict[str, Any] = {}
         for title, sides, count in (
             ("write", _singly(connection, Outbox(table)), _SINGLE),
@@ -105,16 +105,18 @@ def _messages(count: int) -> list[Message]:
 
 
 @contextmanager
-def _outbox_table(connection: Connection, database: str) -> Iterator[str]:
-    """An outbox of its own, removed at the end."""
+def _outbox_table(database: str) -> Iterator[str]:
+    """An outbox of its own, removed at the end, on connections of its own: another may be interrupted in a COPY."""
     name = f"windrow_bench_{uuid4().hex[:8]}"
     given: dict[str, Any] = {"data_source": database, "base_kafka_config": {"bootstrap.servers": "none"}}
-    migrate(connection, Settings.load(environment={}, name=name, outbox_table=name, **given))
+    with connect(database, "windrow bench") as connection:
+        migrate(connection, Settings.load(environment={}, name=name, outbox_table=name, **given))
     try:
         yield name
     finally:
-        for table in Tables.beside(name).named.values():
-            connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
+        with connect(database, "windrow bench") as connection:
+            for table in Tables.beside(name).named.values():
+                connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
 
 
 def _versions(connection: Connection) -> dict[str, str]:

@@ -65,7 +65,7 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
             **layout.fragments(),
         )
         found = connection.execute(statement, {"records": settings.limits.records_at_once}).fetchall()
-    return list(map(Record._make, found))
+    return [Record(*row) for row in found]
 
 
 def _rows_of(committed: str | None) -> str | None:

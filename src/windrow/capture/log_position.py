@@ -8,6 +8,8 @@ A position also says which rows of the table that makes: those visible in `rows.
 it). With `rows.hi` the log has not been read yet: what is visible there was committed before the slot was made, is not
 in the log, and is taken from the table first.
 
+Before there is a place, a position may announce the slot: then whoever finds it knows what was begun and not ended.
+
 Invariant: the slot's name is given once. A slot that was lost and made anew has another one, so that nobody goes on in
 a log that has a gap.
 """
@@ -66,7 +68,18 @@ class LogPosition:
 
 def of_log(text: str) -> bool:
     """Whether an encoded position is one of the log's."""
+    return slot_of(text) is not None
+
+
+def slot_of(text: str) -> str | None:
+    """The slot that an encoded position names; None where it is not one of the log's."""
     try:
-        return "slot" in form_of(text)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
+        slot = form_of(text).get("slot")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return None if slot is None else str(slot)
+
+
+def announced(text: str) -> bool:
+    """Whether a position only says which slot is about to be made: nobody can go on from it."""
+    return of_log(text) and "lsn" not in form_of(text)

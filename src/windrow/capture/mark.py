@@ -66,7 +66,7 @@ class MarkCapture:
             layout = layout_of(self._connection, settings, settings.capture)
             self._fragments: dict[str, Composable] = {
                 **layout.fragments(),
-                "columns": SQL(", ".join(selected(layout))),
+                "columns": SQL(", ".join(selected(layout, Record._fields))),
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, layout),
             }
@@ -128,7 +128,7 @@ class MarkCapture:
         rows = self._execute("mark", held=self._held, mark=mark, records=self._records, bytes=int(limits.page_bytes))
         if not rows:  # the control row names another epoch
             return self._page([], None, 0)
-        records = sorted((Record._make(row[1:]) for row in rows if row[1] is not None), key=_ID)
+        records = sorted((Record(*row[1:]) for row in rows if row[1] is not None), key=_ID)
         self._full = len(records) == self._records
         self._last = _Handed(mark, records) if records else None
         return self._page(records, self._epoch, rows[0][0])

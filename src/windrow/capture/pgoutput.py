@@ -13,7 +13,7 @@ from operator import itemgetter
 from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeVar
 
-from windrow.record import Record
+from windrow.record import PARTS, Record
 
 T = TypeVar("T")
 
@@ -35,9 +35,10 @@ _INT8: Final = Struct(">q")
 
 
 class Begin(NamedTuple):
-    """A transaction's opening: where its commit stands in the log."""
+    """A transaction's opening: where its commit stands in the log, and when that was, in microseconds since 1970."""
 
     commit: int
+    time: int
 
 
 class Commit(NamedTuple):
@@ -70,7 +71,8 @@ def said(message: bytes) -> Said:
     try:
         match message[:1]:
             case b"B":
-                return Begin(_BEGIN.unpack_from(message)[0])
+                commit, micros, _ = _BEGIN.unpack_from(message)
+                return Begin(commit, micros + _EPOCH * 1_000)
             case b"C":
                 return Commit(_COMMIT.unpack_from(message)[2])
             case b"R":
@@ -116,10 +118,10 @@ class RowReader:
     """Makes records of a table's rows, by the columns that its relation has."""
 
     def __init__(self, relation: Relation) -> None:
-        if lacking := [name for name in Record._fields if name not in relation.columns]:
+        if lacking := [name for name in PARTS if name not in relation.columns]:
             raise ValueError(f"the published table lacks {', '.join(lacking)}")
         self._columns = range(len(relation.columns))
-        self._parts = itemgetter(*map(relation.columns.index, Record._fields))
+        self._parts = itemgetter(*map(relation.columns.index, PARTS))
         self._topics: dict[bytes, str] = {}
         self._names: dict[bytes, list[Any]] = {}
 

@@ -5,14 +5,16 @@ the following page while the last one is still being published. If publishing fa
 new one starts from the position that was committed last.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from windrow.database.layouts import Layout
-from windrow.record import Progress, Record
+from windrow.record import PARTS, Progress, Record
+
+_ONE_IN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +61,23 @@ def closed_on_error(capture: Capture) -> Iterator[None]:
         raise
 
 
-def selected(layout: Layout) -> Iterator[str]:
-    """A record's fields, as a SELECT has them."""
-    for name in Record._fields:
-        expression = getattr(layout.columns, name)
+def selected(layout: Layout, fields: Sequence[str] = PARTS, *, some: bool = False) -> Iterator[str]:
+    """Fields of a record, as a SELECT has them; with `some`, the time of writing of some records only."""
+    for name in fields:
         if name == "timestamp":
-            yield f'{_millis(expression, layout.dialect)} AS "timestamp"'
+            yield f'{_since_1970(layout.columns.timestamp, 1_000, layout.dialect)} AS "timestamp"'
+        elif name == "written_at":
+            written = _since_1970(layout.columns.create_time, 1_000_000, layout.dialect)
+            rare = f"CASE WHEN mod({layout.columns.id}, {_ONE_IN}) = 0 THEN {written} END"
+            yield f"{rare if some else written} AS written_at"
         else:
+            expression = getattr(layout.columns, name)
             yield name if expression == name else f'{expression} AS "{name}"'
 
 
-def _millis(time: str, dialect: str) -> str:
+def _since_1970(time: str, parts: int, dialect: str) -> str:
+    """A time as a number of so many parts of a second."""
     if dialect == "mysql":
-        return f"timestampdiff(MICROSECOND, '1970-01-01', {time}) DIV 1000"
+        return f"timestampdiff(MICROSECOND, '1970-01-01', {time}) DIV {1_000_000 // parts}"
     # Kafka has no time that never comes: then the message gets the time of its sending.
-    return f"CASE WHEN isfinite({time}) THEN (extract(epoch FROM {time}) * 1000)::bigint END"
+    return f"CASE WHEN isfinite({time}) THEN (extract(epoch FROM {time}) * {parts})::bigint END"

@@ -66,11 +66,14 @@ class SnapshotCapture:
             self._layout = layout_of(self._connection, settings, "snapshot")
             self._fragments: dict[str, Composable] = {
                 **self._layout.fragments(),
-                "columns": SQL(", ".join(selected(self._layout))),
+                "columns": SQL(", ".join(selected(self._layout, Record._fields))),
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, self._layout),
                 "unseen": self._tables.query("snapshot", "unseen", lo=Placeholder("lo")),
             }
+            # A backlog's rows pass by the hundred thousand: there the time of writing is read of some only.
+            some = not settings.tracing
+            self._paged = SQL(", ".join(selected(self._layout, Record._fields, some=some)))
             for setting in _SESSION:
                 self._connection.execute(setting)
         self._position = Position("")
@@ -128,7 +131,7 @@ class SnapshotCapture:
             return self._read_on(hi)
         window = replace(self._position, hi=hi)
         self._position = replace(self._position, lo=hi)
-        records = [Record._make(row[4:]) for row in rows if row[4] is not None]
+        records = [Record(*row[4:]) for row in rows if row[4] is not None]
         return self._page(records, window, control, more=False)
 
     def _drain(self, target: Snapshot) -> Page:
@@ -184,7 +187,7 @@ class SnapshotCapture:
         return self._tables.query(
             "snapshot",
             "page",
-            **self._fragments,
+            **{**self._fragments, "columns": self._paged},
             lo=Literal(str(self._position.lo)),
             hi=Literal(str(hi)),
             after=Literal(self._position.after),

@@ -26,7 +26,7 @@ from uuid import UUID
 import psycopg
 from psycopg.sql import Identifier
 
-from windrow.capture.log_position import LogPosition
+from windrow.capture.log_position import LogPosition, announced
 from windrow.capture.pgoutput import Begin, Commit, Emitted, Relation, RowReader, said
 from windrow.capture.position import MAX_SNAPSHOT, REMEDY, Position, Snapshot, objection
 from windrow.capture.protocol import Page, closed_on_error
@@ -50,6 +50,8 @@ _SETTLE_EVERY: Final = 0.2
 """Seconds between two snapshots whose place in the log we wait to pass."""
 _WATCH_EVERY: Final = 10.0
 _WITHIN: Final = 0.02
+_TIMED: Final = 64
+"""One of so many records has its time of writing, where no trace needs that of all."""
 """Seconds that a page waits for the next message of a transaction under way."""
 _SLOT_FREE_WITHIN: Final = 10.0
 _ASK_AGAIN_AFTER: Final = 0.005
@@ -83,7 +85,7 @@ class TailCapture:
         self._rows: SnapshotCapture | None = None
         self._log: LogConnection | None = None
         self._readers: dict[bytes, RowReader] = {}
-        self._commit = self._nth = self._skip = 0
+        self._commit = self._committed_at = self._nth = self._skip = 0
         self._published = self._handed = 0
         self._seen: _Control | None = None
         self._awaited: _Control | None = None
@@ -97,7 +99,7 @@ class TailCapture:
 
     def start(self, committed: str | None) -> None:
         """Go on where `committed` ends."""
-        if committed is None:
+        if committed is None or announced(committed):
             raise OutboxTableMissing(f'relay {self._settings.name} has no slot yet: run "windrow init"')
         with interruptible():
             self._position = self._checked(LogPosition.decode(committed))
@@ -194,6 +196,7 @@ class TailCapture:
         """What has come of the log by now, a page at most."""
         records: list[Record] = []
         runs: list[_Run] = []
+        tracing = self._settings.tracing
         receive, limit, size, most = self._stream.receive, self._limits.records_at_once, 0, self._limits.page_bytes
         while len(records) < limit and size < most:
             message = receive()
@@ -209,7 +212,8 @@ class TailCapture:
                     if not runs or runs[-1].before.commit != self._commit:
                         before = replace(self._position, commit=self._commit, nth=self._nth - 1)
                         runs.append(_Run(len(records), before))
-                    records.append(record)
+                    timed = tracing or not len(records) % _TIMED
+                    records.append(record._replace(written_at=self._committed_at) if timed else record)
                     size += len(message)
         more = len(records) >= limit or size >= most
         if self._commit:
@@ -230,8 +234,8 @@ class TailCapture:
                 ' "windrow init" made?'
             ) from error
         match what:
-            case Begin(commit):
-                self._commit, self._nth = commit, 0
+            case Begin(commit, time):
+                self._commit, self._committed_at, self._nth = commit, time, 0
                 self._skip = self._position.nth if self._position.commit == commit else 0
             case Commit(end):
                 self._commit = 0

@@ -12,13 +12,16 @@ from windrow.bench import (
     CAPTURES,
     FULL,
     FULL_INBOX,
+    FULL_QUEUE,
     FULL_ROUNDS,
     QUICK,
     QUICK_INBOX,
+    QUICK_QUEUE,
     QUICK_ROUNDS,
     keys,
     measure,
     measure_inbox,
+    measure_queue,
     measure_writes,
     open_bed,
 )
@@ -136,6 +139,29 @@ def inbox(as_json: bool, quick: bool, database: str | None, kafka: str | None) -
     figures = measure_inbox(database, kafka, size, lambda line: talk.print(line, style="dim", soft_wrap=True))
     _show(figures, as_json=as_json)
     sys.exit(1 if figures["doubled"] or figures["missed"] else 0)
+
+
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+@click.option("--quick", is_flag=True, help="Few messages, to see that it works: the figures mean little.")
+@click.option("--kafka", metavar="SERVERS", help="Measure on these brokers instead of an embedded one.")
+def queue(as_json: bool, quick: bool, kafka: str | None) -> None:  # noqa: FBT001 - flags
+    """Measure queues: a consumer against other ways to take messages one by one, and the tracker.
+
+    Starts a Kafka broker of its own, and takes about three minutes. On your own brokers it creates topics named
+    windrow_bench_…, and removes them. What each figure means: docs/reference/benchmarks.md. Exit status 0 only if
+    nothing was lost, handled twice, redelivered too early or delivered to another queue.
+
+    \b
+    Examples:
+      windrow bench queue --json
+      windrow bench queue --kafka kafka:9092
+    """
+    talk = Console(stderr=True, highlight=False)
+    size = QUICK_QUEUE if quick else FULL_QUEUE
+    figures = measure_queue(kafka, size, lambda line: talk.print(line, style="dim", soft_wrap=True))
+    _show(figures, as_json=as_json)
+    sys.exit(1 if any(figures[key] for key in ("lost", "handled_twice", "spurious", "wrong_queue")) else 0)
 
 
 def _show(figures: Mapping[str, Any], *, as_json: bool) -> None:

@@ -34,10 +34,16 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @settings_options
-@click.option("--limit", default=100, show_default=True, help="So many at most, oldest first.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="So many at most, oldest first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, on stdout.")
 def list_letters(config: Path | None, limit: int, as_json: bool, **options: Any) -> None:  # noqa: FBT001 - a flag
-    """List dead letters, oldest first."""
+    """List dead letters, oldest first.
+
+    \b
+    Examples:
+      windrow dead-letters list --config relay.yaml
+      windrow dead-letters list --config relay.yaml --limit 1000 --json | jq .reason
+    """
     letters = DeadLetters(load_settings(config, **options)).list(limit)
     if as_json:
         for letter in letters:
@@ -52,7 +58,12 @@ def list_letters(config: Path | None, limit: int, as_json: bool, **options: Any)
 @click.argument("number", type=int)
 @settings_options
 def show(config: Path | None, number: int, **options: Any) -> None:
-    """Show one dead letter whole, as JSON; bytes that are no text are shown in hexadecimal."""
+    """Show one dead letter whole, as JSON; bytes that are no text are shown in hexadecimal.
+
+    \b
+    Example:
+      windrow dead-letters show --config relay.yaml 4711
+    """
     letter = DeadLetters(load_settings(config, **options)).show(number)
     if letter is None:
         raise UserError(f"there is no dead letter {number}: windrow dead-letters list shows which there are")
@@ -68,6 +79,11 @@ def retry(config: Path | None, numbers: tuple[int, ...], everything: bool, **opt
 
     With poison: block-key the whole key goes on: the refused message first, then what waits behind it, then what comes
     later. What is refused again is a dead letter again.
+
+    \b
+    Examples:
+      windrow dead-letters retry --config relay.yaml 4711 4712
+      windrow dead-letters retry --config relay.yaml --all
     """
     settings, chosen = load_settings(config, **options), _chosen(numbers, everything=everything)
     count = DeadLetters(settings).retry(chosen)
@@ -82,6 +98,11 @@ def discard(config: Path | None, numbers: tuple[int, ...], everything: bool, **o
     """Forget dead letters for good, except those that a retry has released.
 
     With poison: block-key, what waits behind them is published as if it had been retried.
+
+    \b
+    Examples:
+      windrow dead-letters discard --config relay.yaml 4711 4712
+      windrow dead-letters discard --config relay.yaml --all
     """
     settings, chosen = load_settings(config, **options), _chosen(numbers, everything=everything)
     count = DeadLetters(settings).discard(chosen)

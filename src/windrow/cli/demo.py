@@ -15,7 +15,7 @@ from windrow import embedded
 from windrow.cli.figures import live_figures, row_of
 from windrow.cli.interrupt import end_by_signal
 from windrow.cli.shop import Customer, OrderService, create_shop
-from windrow.observe.verdict import Verdict, judge
+from windrow.lab.checkers import Verdict, judge
 from windrow.relay import Relay
 from windrow.relay.setup import prepare
 from windrow.settings import Settings
@@ -25,17 +25,27 @@ _REFRESH: Final = 0.5
 
 
 @click.command()
-@click.option("--seconds", default=30.0, show_default=True, help="How long orders are taken.")
-@click.option("--rate", default=500, show_default=True, help="Orders per second.")
-@click.option("--writers", default=4, show_default=True, help="Connections that orders come in on.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="How long orders are taken."
+)
+@click.option("--rate", type=click.IntRange(1), default=500, show_default=True, help="Orders per second.")
+@click.option(
+    "--writers", type=click.IntRange(1), default=4, show_default=True, help="Connections that orders come in on."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object on stdout.")
 def demo(seconds: float, rate: int, writers: int, as_json: bool) -> None:  # noqa: FBT001 - a flag
     """See it work: an order service, the relay on Spark, a consumer, a verdict.
 
     Starts a PostgreSQL, a Kafka broker and Spark of its own. The service writes each order and its message in one
     transaction, and rolls some of them back; the relay publishes; a consumer that reads committed receives. Ends after
-    --seconds, or at Ctrl-C. Exit status 0 only if no message was lost, duplicated, out of order or phantom (rolled
+    --seconds, or at Ctrl-C. Exit status 0 only if no message was lost, duplicated, reordered or phantom (rolled
     back but received).
+
+    \b
+    Examples:
+      windrow demo
+      windrow demo --seconds 120 --rate 2000 --writers 8
+      windrow demo --seconds 5 --json
     """
     talk = Console(stderr=True, highlight=False)
     with ExitStack() as stack:

@@ -1,22 +1,23 @@
 """`windrow inbox`: make a consumer's inbox, run a handler on it, forget what is old."""
 
-import importlib
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
-from datetime import timedelta
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from windrow.cli.interrupt import end_by_signal
+from windrow.cli.options import metrics_address_option
+from windrow.cli.values import imported, time_of
 from windrow.database.connections import connect_plainly
-from windrow.errors import SettingsInvalid
 from windrow.inbox import ConsumerSettings, Inbox, InboxConsumer
 from windrow.inbox.acceptance import CHUNK
-from windrow.parse import duration
+from windrow.inbox.exposure import samples
+from windrow.observe.routes import watch_routes
+from windrow.observe.server import Server
+from windrow.parse import Address
 from windrow.settings import dialect_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,7 +86,7 @@ def purge(data_source: str, inbox_table: str, group: str, retention: str) -> Non
     Example:
       windrow inbox purge --data-source postgresql://app@localhost/billing --group billing --retention 7d
     """
-    old, total, deleted = _read(retention), 0, CHUNK
+    old, total, deleted = time_of("retention", retention), 0, CHUNK
     with closing(connect_plainly(data_source)) as connection:
         while deleted == CHUNK:
             deleted = Inbox(group, inbox_table).purge(connection, old)
@@ -109,7 +110,14 @@ def purge(data_source: str, inbox_table: str, group: str, retention: str) -> Non
 @click.option("--topics", help="The topics, with commas between them.  [env var: WINDROW_TOPICS]")
 @click.option("--inbox-table", help="The inbox.  [env var: WINDROW_INBOX_TABLE; default: inbox]")
 @click.option("--dead-letter-topic", help="Where poison goes.  [env var: WINDROW_DEAD_LETTER_TOPIC]")
-def consume(handler: str, config: Path | None, bootstrap_servers: str | None, **options: Any) -> None:
+@metrics_address_option
+def consume(
+    handler: str,
+    config: Path | None,
+    bootstrap_servers: str | None,
+    metrics_address: Address | None,
+    **options: Any,
+) -> None:
     """Call a handler for each message, once: handler(connection, message), in a transaction that is committed for it.
 
     \b
@@ -118,7 +126,7 @@ def consume(handler: str, config: Path | None, bootstrap_servers: str | None, **
     """
     kafka = {"bootstrap.servers": bootstrap_servers} if bootstrap_servers else None
     settings = ConsumerSettings.load(config, base_kafka_config=kafka, **options)
-    consumer = InboxConsumer(settings, _imported(handler))
+    consumer = InboxConsumer(settings, imported(handler))
     wanted = end_by_signal("ending after the transaction that is under way")
     ended = threading.Event()
 
@@ -130,24 +138,9 @@ def consume(handler: str, config: Path | None, bootstrap_servers: str | None, **
 
     threading.Thread(target=stop, daemon=True).start()
     click.echo(f"group {settings.group} consumes {', '.join(settings.topics)}", err=True)
+    routes = watch_routes(lambda: samples(consumer), lambda: not ended.is_set())
     try:
-        consumer.run()
+        with Server(metrics_address, routes) if metrics_address else nullcontext():
+            consumer.run()
     finally:
         ended.set()
-
-
-def _imported(path: str) -> Callable[[Any, Any], object]:
-    module, _, name = path.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Callable[[Any, Any], object] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingsInvalid([f"handler {path}: {error}; give module:function, to be imported from here"]) from error
-    return found
-
-
-def _read(retention: str) -> timedelta:
-    try:
-        return duration(retention)
-    except ValueError as error:
-        raise SettingsInvalid([f"--retention: {error}"]) from None

@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from windrow.cli.options import load_settings, settings_options
-from windrow.database.migrations import script
-from windrow.relay.setup import STORAGES, Storage, default_shards, prepare, takeover, wanted_ring
+from windrow.relay.setup import STORAGES, Storage, prepare, prepared_by_hand, takeover
 
 _ANYWHERE = {"data_source": "postgresql://", "bootstrap_servers": "-"}
 
@@ -43,9 +42,7 @@ def init(config: Path | None, storage: Storage | None, as_sql: bool, **options: 
     if as_sql:
         given = {name: value for name, value in options.items() if value is not None}
         settings = load_settings(config, **{**dict.fromkeys(options), **_ANYWHERE, **given})
-        ring = wanted_ring(settings, storage)
-        shards = settings.shards or default_shards(settings)
-        click.echo(script(settings, shards, ring), nl=False)
+        click.echo(prepared_by_hand(settings, storage), nl=False)
         return
     settings = load_settings(config, **options)
     if plan := takeover(settings):

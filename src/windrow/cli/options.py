@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from windrow.parse import Address, address
 from windrow.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +35,25 @@ def settings_options(command: F) -> F:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def metrics_address_option(command: F) -> F:
+    """Add --metrics-address; the command gets it as an `Address`, or None."""
+
+    def parsed(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Address | None:
+        try:
+            return address(value) if value else None
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return click.option(
+        "--metrics-address",
+        metavar="[HOST:]PORT",
+        envvar="WINDROW_OBSERVE_ADDRESS",
+        show_envvar=True,
+        callback=parsed,
+        help="Serve /metrics, /livez and /readyz there; a port alone is this machine's own. Without it, nowhere.",
+    )(command)
 
 
 def load_settings(config: Path | None, bootstrap_servers: str | None, **options: Any) -> Settings:

@@ -45,6 +45,7 @@ Examples:
   windrow servers up --brokers 3            a cluster, to see a broker fail
   windrow servers up --folder play          keep the data, and find them again next time
   windrow servers up --mariadb --no-kafka   other servers
+
 \b
 In a second terminal, paste the lines that begin with "export", then for example:
   windrow init
@@ -95,7 +96,7 @@ def fetch(*, mariadb: bool) -> None:
     Examples:
       windrow servers fetch             the Kafka broker (47 MB)
       windrow servers fetch --mariadb   MariaDB too
-    \b
+
     Downloads are kept per user; WINDROW_CACHE names another folder for them, WINDROW_IVY_SETTINGS an Ivy
     settings file where a mirror is to be used. Prints the folders on stdout.
     """

@@ -21,8 +21,8 @@ from confluent_kafka import Consumer
 from windrow.bench.arrivals import Arrivals
 from windrow.database.postgres import Connection, connect
 from windrow.kafka.clients import client_config, create_topic
+from windrow.lab.history import Operation, Outcome, Sent
 from windrow.message import Message
-from windrow.observe.verdict import Written
 from windrow.outbox import Outbox
 from windrow.settings import Settings
 
@@ -50,7 +50,7 @@ class OrderService:
         self._source = settings.data_source
         self._outbox = Outbox(settings.outbox_table)
         self._orders = Arrivals(settings.data_source, self._take_order, writers, rate)
-        self.history: dict[str, Written] = {}
+        self.history: list[Operation] = []
         self.committed_at: dict[str, float] = {}
         self.rolled_back = 0
 
@@ -87,14 +87,18 @@ class OrderService:
                 value = json.dumps({"order": order, "customer": customer, "number": number})
                 self._outbox.write(connection, Message(_TOPIC, key=str(customer), value=value))
         except psycopg.OperationalError:
-            self.history[order] = Written(str(customer), number, "unknown")
+            self._note(order, customer, number, "unknown")
             raise
         if changes_mind:
-            self.history[order] = Written(str(customer), number, "rolled back")
+            self._note(order, customer, number, "failed")
             self.rolled_back += 1
         else:
             self.committed_at[order] = time.monotonic()
-            self.history[order] = Written(str(customer), number, "committed")
+            self._note(order, customer, number, "ok")
+
+    def _note(self, order: str, customer: int, number: int, outcome: Outcome) -> None:
+        message = Sent(order, str(customer), number)
+        self.history.append(Operation("order service", len(self.history), (message,), outcome))
 
 
 def _next_number(connection: Connection, customer: int) -> int:

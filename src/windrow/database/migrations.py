@@ -5,6 +5,7 @@ transaction, so a table is at a version or at another, never between. MySQL has 
 schema: there each step asks what is there, and a version is noted once all of it is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -62,8 +63,16 @@ def migrate(connection: Connection, settings: Settings, ring: Ring | None = None
     return pending
 
 
-def script(settings: Settings, shards: int, ring: Ring | None = None) -> str:
-    """All migrations and the relay's entry as one script, for those who run their schema changes by hand."""
+def script(
+    settings: Settings,
+    shards: int,
+    ring: Ring | None = None,
+    with_them: Sequence[Composed] = (),
+    then: Sequence[Composed] = (),
+) -> str:
+    """All migrations and the relay's entry as one script, for those who run their schema changes by hand; with what
+    else belongs to them, and what has to come after they are committed.
+    """
     tables, layout = Tables.of(settings), awaited(settings)
     opening = SQL("SET sql_mode = 'ANSI_QUOTES'") if tables.dialect == "mysql" else SQL("BEGIN")
     parts: list[Composed | SQL] = [opening, tables.query("migration", "create")]
@@ -71,8 +80,10 @@ def script(settings: Settings, shards: int, ring: Ring | None = None) -> str:
         parts.append(_statements(tables, migration, finding(layout, settings.capture), ring))
         parts.append(_record(tables, migration))
     parts.append(tables.query("relay", "enter", name=tables.literal(settings.name), shards=tables.literal(shards)))
+    parts += with_them
     if tables.dialect == "postgresql":
         parts.append(SQL("COMMIT"))
+    parts += then
     return ";\n\n".join(part.as_string().strip().removesuffix(";") for part in parts) + ";\n"
 
 

@@ -20,7 +20,8 @@ from uuid import UUID
 
 from psycopg.sql import SQL, Composed
 
-from windrow.errors import DatabaseForbids, DatabaseUnreachable, EnvironmentUnfit, Interrupted
+from windrow.errors import DatabaseForbids, DatabaseUnreachable, Interrupted
+from windrow.extras import needed
 from windrow.headers import decoded
 
 if TYPE_CHECKING:
@@ -206,10 +207,8 @@ def connect_plainly(data_source: str, application: str = "windrow") -> Any:
 
 def _loaded() -> Any:
     """PyMySQL, which nobody needs who has no MySQL."""
-    try:
+    with needed("mysql"):
         import pymysql  # noqa: PLC0415 - see above
-    except ImportError:
-        raise EnvironmentUnfit('dataSource: MySQL and MariaDB need PyMySQL: pip install "windrow[mysql]"') from None
     return pymysql
 
 

@@ -31,6 +31,8 @@ from windrow.database.connections import Connection, Statement, connect, interru
 from windrow.database.tables import Tables
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, SettingsInvalid
 from windrow.message import Message
+from windrow.observe.sends import Sending, SendSpans
+from windrow.observe.tracing import traced
 from windrow.outbox import AsyncOutbox, Outbox
 from windrow.publish.sending import DEFAULTS, producer_config, send
 from windrow.record import Record
@@ -55,6 +57,7 @@ class Writing:
 
     def write(self, connection: Any, message: Message) -> Any:
         """As the outbox's own `write`, which is to be awaited if it is an `AsyncOutbox`."""
+        (message,) = traced([message])
         number = self._outbox.write(connection, message)
         if inspect.isawaitable(number):
             return self._awaited(number, message)
@@ -109,21 +112,29 @@ class Dispatcher:
 
     def dispatch(self, written: Sequence[tuple[int, Message]]) -> None:
         """Send messages that are committed, by the ids that `Outbox.write` returned. Blocks for nothing."""
+        spans = SendSpans.here(self._settings.source)
         for number, message in written:
+            record, sending = _record(number, message), None
+            if spans:
+                record, sending = spans.begin(record)
             try:
-                send(self._producer, self._source, [_record(number, message)], self._report, patient=False)
+                send(self._producer, self._source, [record], partial(self._report, sending), patient=False)
             except (PublishFailed, KafkaException, BufferError) as error:
                 self._complain(f"a message was not sent: {error}")
+                if sending:
+                    sending.end(error)
 
     @property
     def _sweeps_after_ms(self) -> int:
         """Kafka may take so long: later, the relay sends the message anyhow."""
         return max(int(self._settings.limits.sweep_after.total_seconds() * 1000), 1)
 
-    def _report(self, number: int) -> Any:
-        return partial(self._answered, number)
+    def _report(self, sending: Sending | None, number: int) -> Any:
+        return partial(self._answered, number, sending)
 
-    def _answered(self, number: int, error: KafkaError | None, _answer: Answer) -> None:
+    def _answered(self, number: int, sending: Sending | None, error: KafkaError | None, _answer: Answer) -> None:
+        if sending:
+            sending.end(error.str() if error else None)
         if error:
             self._complain(f"a message did not arrive: {error.str()}")
         else:

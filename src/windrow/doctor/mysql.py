@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from psycopg.sql import SQL, Composable
+from psycopg.sql import SQL, Composable, Identifier
 
 from windrow.database.mysql import Connection, where
 from windrow.database.queries import query
@@ -19,7 +19,6 @@ from windrow.doctor.clock import judge_clock
 from windrow.doctor.finding import Finding, failed, info, ok, warning
 from windrow.errors import DatabaseForbids
 from windrow.settings import Settings
-from windrow.table import quoted_column
 
 _OLDEST: Final = {"MySQL": (8, 0), "MariaDB": (10, 6)}
 _LONG: Final = timedelta(minutes=5)
@@ -64,7 +63,7 @@ class MysqlServer:
         columns = self._connection.execute(query("layout", "columns", "mysql"), names(SQL(table))).fetchall()
         if not columns:  # who has no right on a table does not see it
             return list(rights)
-        column = SQL(quoted_column(columns[0][0]))
+        column = Identifier(columns[0][0])
         return [right for right in rights if not self._may(right, SQL(table), column)]
 
     def _may(self, right: str, table: Composable, column: Composable) -> bool:

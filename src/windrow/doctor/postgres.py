@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from psycopg.sql import Identifier
 
-from windrow.capture.log_position import LogPosition, of_log
+from windrow.capture.log_position import LogPosition, announced, of_log
 from windrow.database.postgres import Connection, where
 from windrow.database.queries import query
 from windrow.database.tables import Tables
@@ -81,7 +81,7 @@ class PostgresServer:
 
     def _examine_slot(self) -> Iterator[Finding]:
         saved = Registry(self._settings).saved().get(0)
-        if saved is None or not of_log(saved.position):
+        if saved is None or not of_log(saved.position) or announced(saved.position):
             yield failed("slot", f"relay {self._settings.name} has none to read the log by", 'run "windrow init"')
             return
         name = LogPosition.decode(saved.position).slot

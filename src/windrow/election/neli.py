@@ -1,8 +1,9 @@
 """Neli: leader election over a Kafka consumer group, without any other service.
 
-All relays of one name subscribe to the leader topic in one group; Kafka gives partition 0 to one of them, and that one
-leads. It sends heartbeats to the partition and receives them: so it knows that it is connected and still owns it. If
-none comes back for `heartbeatTimeout`, it steps down by itself, before or after Kafka has chosen another.
+All candidates of one name, relays or trackers, subscribe to the leader topic in one group; Kafka gives partition 0 to
+one of them, and that one leads. It sends heartbeats to the partition and receives them: so it knows that it is
+connected and still owns it. If none comes back for `heartbeatTimeout`, it steps down by itself, before or after Kafka
+has chosen another.
 
 Trust: what decides is not this view but the broker. Every transaction carries the membership (group, generation,
 member), and the broker refuses those of a member whose generation is over. A leader that was paused and wakes up
@@ -17,15 +18,15 @@ import logging
 import struct
 import threading
 import time
+from datetime import timedelta
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 from uuid import UUID, uuid4
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from windrow.election.mandate import Mandate, Term
-from windrow.kafka.clients import client_config
-from windrow.settings import Settings
+from windrow.kafka.clients import Configured, client_config
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +37,36 @@ _HEARTBEATS_PER_TIMEOUT: Final = 5
 _HEARTBEATS_PER_SESSION: Final = 4
 
 
+class Timeouts(Protocol):
+    """How long a candidate and the group bear with silence."""
+
+    @property
+    def heartbeat_timeout(self) -> timedelta: ...
+
+    @property
+    def session_timeout(self) -> timedelta: ...
+
+
+class Candidacy(Configured, Protocol):
+    """What is stood for, and where; a relay's settings are one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def leader_topic(self) -> str: ...
+
+    @property
+    def leader_group_id(self) -> str: ...
+
+    @property
+    def limits(self) -> Timeouts: ...
+
+
 class Neli:
     """A candidate, while its context lasts. `term` is its present one, None while another leads; for any thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Candidacy) -> None:
         self._settings = settings
         self._timeout = settings.limits.heartbeat_timeout.total_seconds()
         self._id = uuid4()
@@ -97,6 +124,9 @@ class Neli:
                     "partition.assignment.strategy": "cooperative-sticky",
                     "session.timeout.ms": session,
                     "heartbeat.interval.ms": session // _HEARTBEATS_PER_SESSION,
+                    # Also how long a rebalance waits for members that are gone. A broker that was killed has been
+                    # seen to keep those beyond their session: by default, for five minutes without a leader.
+                    "max.poll.interval.ms": session,
                     "allow.auto.create.topics": False,
                 },
             )
@@ -143,12 +173,10 @@ class Neli:
             self._complain(error)
 
     def _complain(self, error: KafkaError) -> None:
-        """Say once what keeps this relay from leading, such as a missing right or a time-out that brokers refuse."""
+        """Say once what keeps this one from leading, such as a missing right or a time-out that brokers refuse."""
         if error.str() != self._complained:
             self._complained = error.str()
-            log.warning(
-                "relay %s: election on topic %s: %s", self._settings.name, self._settings.leader_topic, error.str()
-            )
+            log.warning("%s: election on topic %s: %s", self._settings.name, self._settings.leader_topic, error.str())
 
     def _membership(self) -> bytes:
         metadata: bytes = self._consumer.consumer_group_metadata()

@@ -9,6 +9,8 @@ first named. Linux only.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from windrow.extras import needed
+
 if TYPE_CHECKING:
     from windrow.embedded.kafka import Kafka
     from windrow.embedded.mariadb import MariaDB
@@ -23,4 +25,5 @@ _HOMES = {"Kafka": "kafka", "MariaDB": "mariadb", "Postgres": "postgres", "Secur
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with needed("embedded"):
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -65,6 +65,14 @@ class SecureListener:
     certificate: Path
 
 
+@dataclass(frozen=True)
+class ProxiedListener:
+    """A plain listener for clients that come through a proxy: whoever asks there is told the proxy's port."""
+
+    port: int
+    proxy: int
+
+
 class Broker(Server):
     """A member of `Kafka.brokers`."""
 
@@ -72,19 +80,21 @@ class Broker(Server):
     # The last broker of a cluster that is stopped waits in vain for a controller to dismiss it.
     grace: ClassVar[float] = 5
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - a broker's whole configuration
         self,
         node: int,
         quorum: Quorum,
         folder: Path,
         settings: Mapping[str, str | int],
         secure: SecureListener | None,
+        proxied: ProxiedListener | None = None,
     ) -> None:
         super().__init__(folder, ports.free_port())
         self.node = node
         self.quorum = quorum
         self.settings = settings
         self.secure = secure
+        self.proxied = proxied
 
     @property
     def _leftover(self) -> Path | None:
@@ -139,18 +149,25 @@ class Broker(Server):
     def _properties(self) -> dict[str, str | int]:
         copies = min(3, len(self.quorum.controller_ports))
         internal = max(1, copies - 1)
-        listeners = f"PLAIN://{ports.HOST}:{self.port}"
+        listeners = [f"PLAIN://{ports.HOST}:{self.port}"]
         secured = {} if self.secure is None else _secure_properties(self.secure)
         if self.secure is not None:
-            listeners += f",SECURE://{ports.HOST}:{self.secure.port}"
+            listeners.append(f"SECURE://{ports.HOST}:{self.secure.port}")
+        advertised = list(listeners)
+        if self.proxied is not None:
+            listeners.append(f"PROXIED://{ports.HOST}:{self.proxied.port}")
+            advertised.append(f"PROXIED://{ports.HOST}:{self.proxied.proxy}")
+        listeners.append(f"CONTROLLER://{ports.HOST}:{self.quorum.controller_ports[self.node]}")
         return {
             "process.roles": "broker,controller",
             "node.id": self.node,
             "controller.quorum.voters": self.quorum.voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listeners},CONTROLLER://{ports.HOST}:{self.quorum.controller_ports[self.node]}",
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": (
+                "PLAIN:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL"
+            ),
             "inter.broker.listener.name": "PLAIN",
             "log.dirs": str(self.folder / "data"),
             "auto.create.topics.enable": "true",

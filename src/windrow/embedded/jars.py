@@ -17,6 +17,7 @@ from windrow.embedded.folders import cache_folder, cached, require_space
 from windrow.embedded.process import GuardedProcess, Plan
 from windrow.embedded.progress import Progress
 from windrow.errors import EnvironmentUnfit
+from windrow.extras import missing
 from windrow.java import find_java
 
 STALLED_AFTER = 90.0
@@ -132,7 +133,7 @@ def _ivy_file(jars: JarSet) -> str:
 def _find_ivy() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise EnvironmentUnfit('pyspark is not installed; run: pip install "windrow[embedded]"')
+        raise missing("pyspark", "embedded")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar"))
     if not found:
         raise EnvironmentUnfit(

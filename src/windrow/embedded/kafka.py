@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 )
 
 from windrow.embedded import ports, training
-from windrow.embedded.broker import Broker, Quorum, SecureListener
+from windrow.embedded.broker import Broker, ProxiedListener, Quorum, SecureListener
 from windrow.embedded.folders import make_folder
 from windrow.embedded.security import Security
 from windrow.errors import EnvironmentUnfit
@@ -30,8 +30,9 @@ from windrow.errors import EnvironmentUnfit
 class Kafka:
     """`with Kafka() as kafka: Producer(kafka.client_config)`
 
-    `settings` are lines of server.properties, for all brokers. `pause`, `resume`, `kill` and `restart` act on
-    all brokers; each of `brokers` has them too.
+    `settings` are lines of server.properties, for all brokers. `proxies` are ports, one for each broker, behind which a
+    proxy leads to the broker's `proxied` listener. `pause`, `resume`, `kill` and `restart` act on all brokers; each of
+    `brokers` has them too.
     """
 
     def __init__(
@@ -40,14 +41,18 @@ class Kafka:
         folder: str | os.PathLike[str] | None = None,
         settings: Mapping[str, str | int] | None = None,
         security: Security | None = None,
+        proxies: Sequence[int] = (),
     ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
+        if len(proxies) not in {0, brokers}:
+            raise ValueError("give one proxy for each broker, or none")
         self._size = brokers
         self._given_folder = None if folder is None else Path(folder)
         self._folder: Path | None = None
         self.settings = dict(settings or {})
         self.security = security
+        self._proxies = proxies
         self.brokers: tuple[Broker, ...] = ()
 
     @property
@@ -161,8 +166,8 @@ class Kafka:
         leftover = self.folder if self._given_folder is None else None
         quorum = Quorum(self._cluster_id(), {node: ports.free_port() for node in nodes}, leftover, jvm_options)
         return tuple(
-            Broker(node, quorum, self.folder / f"broker-{node}", self.settings, listener)
-            for node, listener in zip(nodes, self._listeners(), strict=True)
+            Broker(node, quorum, self.folder / f"broker-{node}", self.settings, secure, proxied)
+            for node, secure, proxied in zip(nodes, self._listeners(), self._proxied(), strict=True)
         )
 
     def _listeners(self) -> list[SecureListener | None]:
@@ -172,6 +177,11 @@ class Kafka:
 
         certificate = write_certificates(self.folder)
         return [SecureListener(self.security, ports.free_port(), certificate) for _ in range(self._size)]
+
+    def _proxied(self) -> list[ProxiedListener | None]:
+        if not self._proxies:
+            return [None] * self._size
+        return [ProxiedListener(ports.free_port(), proxy) for proxy in self._proxies]
 
     def _cluster_id(self) -> str:
         """The same one for all brokers and for all starts on the same folder."""

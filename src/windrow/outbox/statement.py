@@ -13,7 +13,9 @@ from windrow.drivers import Copy, Row, Style
 from windrow.errors import MessageInvalid, SettingsInvalid
 from windrow.headers import encoded
 from windrow.logged import packed, prefix_of
-from windrow.message import Message
+from windrow.message import Bytes, Message
+from windrow.observe.tracing import traced
+from windrow.queued import QUEUE_TOPIC, queue_message
 from windrow.table import Dialect, quoted
 
 Mode: TypeAlias = Literal["table", "log"]
@@ -36,7 +38,14 @@ class Statements:
     empty, and only gives out the ids.
     """
 
-    def __init__(self, table: str = "outbox", *, max_value_bytes: int = MAX_VALUE_BYTES, mode: Mode = "table") -> None:
+    def __init__(
+        self,
+        table: str = "outbox",
+        *,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+        mode: Mode = "table",
+        queue_topic: str = QUEUE_TOPIC,
+    ) -> None:
         if max_value_bytes < 1:
             raise SettingsInvalid([f"max_value_bytes: give a number from 1, not {max_value_bytes}"])
         if mode not in get_args(Mode):
@@ -44,6 +53,8 @@ class Statements:
         self.table = table
         self.mode = mode
         self.max_value_bytes = max_value_bytes
+        self.queue_topic = queue_topic
+        """The topic of the queues that messages are written for."""
         targets = {dialect: _target(table, quote) for dialect, quote in _QUOTES.items()}
         self._heads = {dialect: f"INSERT INTO {target} VALUES " for dialect, target in targets.items()}  # noqa: S608 - quoted
         self.copy: Final = f"COPY {targets['postgresql']} FROM STDIN (FORMAT BINARY)"
@@ -58,8 +69,8 @@ class Statements:
         On PostgreSQL it returns the ids, in mode `log` the first; on MySQL and MariaDB the driver has the first.
         """
         if isinstance(messages, Message):
-            self._check(messages)
-            return self._text(1, dialect, style), self._row(messages, dialect)
+            (message,) = self.checked([messages])
+            return self._text(1, dialect, style), self._row(message, dialect)
         rows = [self._row(message, dialect) for message in self.checked(messages)]
         return self._text(len(rows), dialect, style), tuple(chain.from_iterable(rows))
 
@@ -75,11 +86,19 @@ class Statements:
         return f"{self._heads[dialect]}{', '.join(places)}{_ENDS[dialect]}"
 
     def checked(self, messages: Iterable[Message]) -> list[Message]:
-        """The messages, none of which is too large."""
+        """The messages, none of which is too large, with the context of the trace that they are written in."""
         checked = list(messages)
         for message in checked:
             self._check(message)
-        return checked
+        return traced(checked)
+
+    def meant(self, message: Message | Bytes, queue: str | None) -> Message:
+        """What is to be written: the message, or one for a queue with this payload."""
+        if queue is not None and not isinstance(message, Message):
+            return queue_message(queue, message, topic=self.queue_topic)
+        if queue is not None:
+            raise MessageInvalid("queue: give a payload with it, or write what queue_message makes")
+        return message  # type: ignore[return-value]  # _check tells what is none
 
     def _check(self, message: object) -> None:
         if not isinstance(message, Message):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from windrow.drivers import async_driver_of, driver_of
-from windrow.message import Message
+from windrow.message import Bytes, Message
 from windrow.outbox.statement import Statements, batches, row
 
 
@@ -20,14 +20,17 @@ class Outbox(Statements):
     `max_value_bytes` is refused, since Kafka would refuse it later.
     """
 
-    def write(self, connection: Any, message: Message) -> int:
+    def write(self, connection: Any, message: Message | Bytes, *, queue: str | None = None) -> int:
         """Insert the message and return its id, which consumers see as `x-sequence`.
+
+        With `queue`, give a payload: the message is for that queue, and received there once the transaction is
+        committed. `queue_message` makes such messages with headers and limits.
 
         The connection is one of psycopg, psycopg2, SQLAlchemy (or an ORM session), Django, PyMySQL, mysqlclient or
         MySQL Connector/Python.
         """
         driver = driver_of(connection)
-        return driver.insert(*self.statement(message, driver.dialect, driver.style))
+        return driver.insert(*self.statement(self.meant(message, queue), driver.dialect, driver.style))
 
     def write_many(self, connection: Any, messages: Iterable[Message]) -> int:
         """Insert the messages, with ids in their order, and return how many they are.
@@ -50,10 +53,10 @@ class AsyncOutbox(Statements):
     Those are of psycopg, asyncpg, SQLAlchemy (or an ORM session), asyncmy or aiomysql.
     """
 
-    async def write(self, connection: Any, message: Message) -> int:
-        """Insert the message and return its id, which consumers see as `x-sequence`."""
+    async def write(self, connection: Any, message: Message | Bytes, *, queue: str | None = None) -> int:
+        """Insert the message and return its id, which consumers see as `x-sequence`; `queue` as in `Outbox`."""
         driver = await async_driver_of(connection)
-        return await driver.insert(*self.statement(message, driver.dialect, driver.style))
+        return await driver.insert(*self.statement(self.meant(message, queue), driver.dialect, driver.style))
 
     async def write_many(self, connection: Any, messages: Iterable[Message]) -> int:
         """Insert the messages, with ids in their order, and return how many they are.

@@ -4,12 +4,15 @@
 consumers' side, `deduplicate` tells messages by the inbox's ids, and `Upsert` brings batches into a database once.
 """
 
-from pyspark.sql import SparkSession
+from windrow.extras import needed
 
-from windrow.pipeline.identity import deduplicate, message_id
-from windrow.pipeline.sink import KafkaSink
-from windrow.pipeline.source import OutboxSource
-from windrow.pipeline.upsert import Upsert
+with needed("relay"):
+    from pyspark.sql import SparkSession
+
+    from windrow.pipeline.identity import deduplicate, message_id
+    from windrow.pipeline.sink import KafkaSink
+    from windrow.pipeline.source import OutboxSource
+    from windrow.pipeline.upsert import Upsert
 
 __all__ = ["Upsert", "deduplicate", "message_id", "register"]
 

@@ -14,7 +14,7 @@ among released dead letters stands beside it, and is committed before `publish` 
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -23,6 +23,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from windrow.errors import Interrupted, PublishFailed
 from windrow.kafka.clients import committed_position, error_of, own_exception, position_reader
+from windrow.observe.provider import send_spans
+from windrow.observe.sends import Sending
 from windrow.publish.scoreboard import Scoreboard
 from windrow.publish.sending import DEFAULTS, Report, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
@@ -67,13 +69,20 @@ class AtLeastOncePublisher:
     alone stops a leader that was deposed without noticing.
     """
 
-    def __init__(self, settings: Settings, shard: Shard, purge: Callable[[Sequence[int]], None]) -> None:
-        """Connect; nobody is disturbed before `open`."""
+    def __init__(
+        self,
+        settings: Settings,
+        shard: Shard,
+        purge: Callable[[Sequence[int]], None],
+        further: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Connect, with further settings of the client; nobody is disturbed before `open`."""
         self._purge = purge
         self._source = settings.source.encode()
+        self._spans = send_spans(settings.tracing, settings.source)
         self._limit = settings.limits.max_in_flight_records or _IN_FLIGHT
         self._timeout = message_timeout(settings)
-        self._producer = Producer(_config(settings, self._timeout))
+        self._producer = Producer({**_config(settings, self._timeout), **(further or {})})
         self._figure = _Figure(settings, shard)
         self.committed: Committed | None = None
         """What the shard has published; None where it has never done so."""
@@ -101,6 +110,10 @@ class AtLeastOncePublisher:
         page.check()
         self._advance(0, progress)
 
+    def listen(self) -> None:
+        """Let the client say what it has to say."""
+        self._producer.poll(0)
+
     def renew(self) -> None:
         """Commit the figure anew: Kafka does not forget it."""
         if self.committed is not None:
@@ -116,6 +129,8 @@ class AtLeastOncePublisher:
         self._figure.close()
 
     def _send(self, record: Record, page: "_Page") -> None:
+        if self._spans:
+            record, page.sending[record.id] = self._spans.begin(record)
         try:
             send(self._producer, self._source, (record,), page.report)
         except PublishFailed as refused:
@@ -148,6 +163,7 @@ class _Page:
     def __init__(self, records: Sequence[Record], limit: int) -> None:
         self.board = Scoreboard(records, limit)
         self.published: list[int] = []
+        self.sending: dict[int, Sending | None] = {}
         self._refusal: PublishFailed | None = None
         self._error: KafkaError | None = None
 
@@ -155,15 +171,20 @@ class _Page:
         return partial(self._reported, number)
 
     def refused(self, number: int, refused: PublishFailed) -> None:
-        self.board.failed(number)
+        self._failed(number, refused)
         self._refusal = self._refusal or refused
 
     def failed(self, number: int, error: KafkaError, topic: str) -> None:
         if refused := refusal(error, topic):
             self.refused(number, refused)
         else:
-            self.board.failed(number)
+            self._failed(number, error.str())
             self._error = self._error or error
+
+    def _failed(self, number: int, error: BaseException | str) -> None:
+        self.board.failed(number)
+        if sending := self.sending.pop(number, None):
+            sending.end(error)
 
     def check(self) -> None:
         """Raise if not all is published."""
@@ -176,6 +197,8 @@ class _Page:
     def _reported(self, number: int, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.board.acknowledged(number)
+            if sending := self.sending.pop(number, None):
+                sending.end()
         else:
             self.failed(number, error, message.topic() or "?")
 

@@ -61,7 +61,7 @@ def send(
     This is the hot path: what is the same for all records is looked up once.
     """
     produce, from_source = producer.produce, ("x-source", source)
-    for number, topic, key, value, names, contents, partition, timestamp in records:
+    for number, topic, key, value, names, contents, partition, timestamp, _ in records:
         if not topic or len(names) != len(contents) or (partition is not None and partition < 0):
             raise _malformed(topic, names, contents, partition)
         pairs = zip(names, contents)  # noqa: B905 - of one length, as just seen; asking again costs 0.25 µs a record

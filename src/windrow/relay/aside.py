@@ -149,7 +149,7 @@ class Aside:
                 records=self._limits.records_at_once,
                 bytes=self._limits.page_bytes,
             )
-        return [Letter(row[0], Record._make(row[1:])) for row in rows]
+        return [Letter(row[0], Record(*row[1:])) for row in rows]
 
     def put_back(self, poison: Sequence[Record], reason: str) -> None:
         """Letters that were refused again: keep them, and what waits behind them."""

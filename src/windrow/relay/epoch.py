@@ -15,6 +15,8 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from windrow.observe.logs import configure_task
+from windrow.observe.provider import flush
 from windrow.record import Shard
 from windrow.relay.shard import ShardLoop, ShardReport
 from windrow.settings import Settings
@@ -63,9 +65,11 @@ def _shard_task(
         if not mine:
             return
         gc.set_threshold(_GARBAGE)
+        configure_task()
         with ThreadPoolExecutor(len(mine)) as threads:
             reports = threads.map(lambda shard: ShardLoop(settings, shard, epoch, target).run(), mine)
             rows = [dataclasses.asdict(report) for report in reports]
+        flush(settings.tracing)
         yield pa.RecordBatch.from_pylist(rows, schema=REPORT_SCHEMA)
 
     return shard_task

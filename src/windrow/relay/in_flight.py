@@ -1,8 +1,8 @@
-"""What a shard has in flight: the records that it has read and not yet committed.
+"""What a shard has in flight, the records that it has read and not yet committed, and what it has counted.
 
 The driver cannot ask a running task, so the task tells the database: at most once a second, from a thread and on a
-connection of their own, and not at all while nothing is in flight. Invariant: whatever fails here costs a figure, never
-a record; the loop itself only notes which pages it has in hand.
+connection of their own, and not at all while nothing is in flight and nothing was counted. Invariant: whatever fails
+here costs a figure, never a record; the loop itself only notes which pages it has in hand.
 """
 
 import logging
@@ -17,6 +17,7 @@ from typing import Final
 from windrow.database.connections import Connection, connect
 from windrow.record import Record, Shard
 from windrow.relay.registry import Flight, Registry
+from windrow.relay.tally import Tally
 from windrow.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -50,10 +51,10 @@ class InFlight:
 
 
 @contextmanager
-def telling(settings: Settings, shard: Shard, in_flight: InFlight) -> Iterator[None]:
-    """Meanwhile, tell the database what is in flight."""
+def telling(settings: Settings, shard: Shard, in_flight: InFlight, tally: Tally) -> Iterator[None]:
+    """Meanwhile, and once more at the end, tell the database what is in flight and what was counted."""
     over = threading.Event()
-    thread = threading.Thread(target=_tell, args=(settings, shard, in_flight, over), daemon=True)
+    thread = threading.Thread(target=_Teller(settings, shard, in_flight, tally).run, args=(over,), daemon=True)
     thread.start()
     try:
         yield
@@ -62,21 +63,39 @@ def telling(settings: Settings, shard: Shard, in_flight: InFlight) -> Iterator[N
         thread.join()
 
 
-def _tell(settings: Settings, shard: Shard, in_flight: InFlight, over: threading.Event) -> None:
-    registry, told, complained = Registry(settings), Flight(), False
-    connection: Connection | None = None
-    while not over.wait(_TELL_EVERY):
-        now = in_flight.count()
-        if not now.records and now == told:
-            continue
+class _Teller:
+    """Tells of one shard, on a connection that it opens with the first word."""
+
+    def __init__(self, settings: Settings, shard: Shard, in_flight: InFlight, tally: Tally) -> None:
+        self._settings, self._shard, self._in_flight, self._tally = settings, shard, in_flight, tally
+        self._registry, self._told = Registry(settings), Flight()
+        self._connection: Connection | None = None
+        self._complained = False
+
+    def run(self, over: threading.Event) -> None:
+        while not over.wait(_TELL_EVERY):
+            self._tell()
+        if self._connection:
+            self._tell()
+        if self._connection:
+            self._connection.close()
+
+    def _tell(self) -> None:
+        flight, since = self._in_flight.count(), self._tally.take()
+        if not (flight.records or since) and flight == self._told:
+            return
         try:
-            connection = connection or connect(settings.data_source, f"windrow {settings.name} {shard.index} figures")
-            registry.tell_in_flight(connection, shard, now)
-            told = now
+            self._connection = self._connection or self._connect()
+            self._registry.tell(self._connection, self._shard, flight, since)
+            self._told = flight
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, see above
-            connection = None
-            if not complained:
-                complained = True
-                log.warning("relay %s, shard %d: figures are missing: %s", settings.name, shard.index, error)
-    if connection:
-        connection.close()
+            self._connection = None
+            self._tally.give_back(since)
+            if not self._complained:
+                self._complained = True
+                log.warning(
+                    "relay %s, shard %d: figures are missing: %s", self._settings.name, self._shard.index, error
+                )
+
+    def _connect(self) -> Connection:
+        return connect(self._settings.data_source, f"windrow {self._settings.name} {self._shard.index} figures")

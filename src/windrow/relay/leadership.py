@@ -22,19 +22,19 @@ from windrow import errors
 from windrow.election.mandate import Term
 from windrow.election.protocol import Election
 from windrow.kafka.clients import committed_positions, position_reader
+from windrow.pace import backoff
 from windrow.record import Committed
 from windrow.relay import reshard
-from windrow.relay.away import AWAY, Patience, first_line
 from windrow.relay.epoch import run_epoch
 from windrow.relay.events import Event, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked
 from windrow.relay.meter import Meter
-from windrow.relay.pace import backoff
 from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
 from windrow.relay.reshard import Resharding
 from windrow.relay.shard import ShardReport
 from windrow.relay.transform import run_transformed
 from windrow.settings import Settings
+from windrow.spark.away import AWAY, Patience, first_line
 from windrow.spark.session import JOB_FAILED, group_jobs, slots
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,12 @@ class Leadership:
     def __init__(self, desk: Desk, term: Term) -> None:
         self.epochs = 0
         """Epochs that it has begun."""
+        self.purged = 0
+        """Rows that it has deleted."""
+        self.deposed = 0
+        """Times that it found another leading in its place."""
         self._desk, self._term = desk, term
+        self._in_term = {"term": term.id}
         self._settings, self._registry = desk.settings, Registry(desk.settings)
         self._meter = Meter(desk.settings, term.id) if desk.listening else None
         self._membership = b""
@@ -131,7 +136,9 @@ class Leadership:
             except (*JOB_FAILED, *AWAY) as error:
                 failures += 1
                 if failures == 1:
-                    log.warning("relay %s: %s; trying again", self._settings.name, first_line(error))
+                    log.warning(
+                        "relay %s: %s; trying again", self._settings.name, first_line(error), extra=self._in_term
+                    )
                 self._desk.stop.wait(backoff(failures, self._settings.limits.io_error_backoff))
 
     def _current(self) -> Term | None:
@@ -184,7 +191,9 @@ class Leadership:
         except JOB_FAILED as error:
             if heir is None or isinstance(error, PythonException):
                 raise
-            log.warning("relay %s: %s; the next epoch goes on", self._settings.name, first_line(error))
+            log.warning(
+                "relay %s: %s; the next epoch goes on", self._settings.name, first_line(error), extra=self._in_term
+            )
         else:
             for report in reports:
                 self._judge(report, relieved=heir is not None)
@@ -229,6 +238,7 @@ class Leadership:
 
     def _give_way(self) -> None:
         """Another leads, though the election has not told so yet."""
+        self.deposed += 1
         self._desk.tell(LeaderFenced(self._term.id))
         self._desk.election.resign(self._term.id)
 
@@ -250,6 +260,7 @@ class Leadership:
             try:
                 self._registry.save(positions(self._settings))
                 for deleted in purger.purge():
+                    self.purged += deleted
                     log.debug("relay %s: purged %d rows", self._settings.name, deleted)
                     if over.is_set():
                         break
@@ -258,4 +269,4 @@ class Leadership:
             except errors.WindrowError as error:
                 if complained != str(error):
                     complained = str(error)
-                    log.warning("relay %s: not purged: %s", self._settings.name, first_line(error))
+                    log.warning("relay %s: not purged: %s", self._settings.name, first_line(error), extra=self._in_term)

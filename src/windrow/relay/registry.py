@@ -18,10 +18,11 @@ from windrow.database.tables import Tables
 from windrow.election.mandate import Term
 from windrow.errors import OutboxTableMissing, RelayFenced, SettingsInvalid
 from windrow.record import Committed, Shard
+from windrow.relay.tally import ShardFigures
 from windrow.settings import Settings
 
 _ONE_SHARD: Final = "give another name, or the capture that it was made for"
-_LATELY: Final = timedelta(seconds=3)
+LATELY: Final = timedelta(seconds=3)
 
 
 class Opened(NamedTuple):
@@ -108,15 +109,19 @@ class Registry:
         with interruptible(), connect(self.settings.data_source) as connection:
             self._save(connection, positions)
 
-    def tell_in_flight(self, connection: Connection, shard: Shard, flight: Flight) -> None:
-        """Note what a shard has in flight, on a connection that the caller keeps."""
-        parameters = {"name": self.settings.name, "shard": shard.index, **flight._asdict()}
-        with interruptible():
-            connection.execute(self.tables.query("relay", "tell_in_flight"), parameters)
+    def tell(self, connection: Connection, shard: Shard, flight: Flight, since: ShardFigures) -> None:
+        """Note what a shard has in flight, and add to its figures; on a connection that the caller keeps."""
+        me = {"name": self.settings.name, "shard": shard.index}
+        with interruptible(), brief_transaction(connection):
+            connection.execute(self.tables.query("relay", "tell_in_flight"), {**me, **flight._asdict()})
+            row = connection.execute(self.tables.query("relay", "shard_figures"), me).fetchone()
+            figures = ShardFigures.decode(row[0] if row else None)
+            figures.add(since)
+            connection.execute(self.tables.query("relay", "tell_figures"), {**me, "figures": figures.encode()})
 
     def in_flight(self, connection: Connection) -> dict[int, Flight]:
         """What each shard has in flight; those that are idle or gone have told nothing lately."""
-        parameters = {"name": self.settings.name, "lately": _LATELY}
+        parameters = {"name": self.settings.name, "lately": LATELY}
         rows = connection.execute(self.tables.query("relay", "in_flight"), parameters).fetchall()
         return {shard: Flight(*figures) for shard, *figures in rows}
 

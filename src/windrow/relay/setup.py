@@ -8,12 +8,12 @@ from windrow.capture.choice import require_snapshot
 from windrow.database.additions import additions
 from windrow.database.adoption import adopted, table_of
 from windrow.database.connections import connect
-from windrow.database.migrations import Migration, migrate
+from windrow.database.migrations import Migration, migrate, script
 from windrow.database.ring import Ring, ring_of
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import create_own_topics
 from windrow.relay.registry import Registry
-from windrow.relay.slot import publication, refuse_unready, slot
+from windrow.relay.slot import by_hand, publication, refuse_unready, slot
 from windrow.settings import Settings
 
 Storage = Literal["plain", "partitioned"]
@@ -56,6 +56,13 @@ def takeover(settings: Settings) -> str | None:
 def wanted_ring(settings: Settings, storage: Storage | None) -> Ring | None:
     """What a new outbox is to be: a ring that outlasts the retention, or a plain table."""
     return Ring.keeping(settings.purge.retention) if storage == "partitioned" else None
+
+
+def prepared_by_hand(settings: Settings, storage: Storage | None = None) -> str:
+    """What `prepare` does in the database, as SQL for a new outbox."""
+    published, slot_made = ([each] for each in by_hand(settings)) if settings.tails else ([], [])
+    shards = settings.shards or default_shards(settings)
+    return script(settings, shards, wanted_ring(settings, storage), published, slot_made)
 
 
 def prepare(settings: Settings, storage: Storage | None = None) -> Prepared:

@@ -21,20 +21,23 @@ from windrow.capture.choice import capture_of
 from windrow.capture.mark import MarkCapture
 from windrow.capture.protocol import Capture, Page
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, RelayFenced, WindrowError
+from windrow.kafka.statistics import Statistics
+from windrow.pace import backoff, poll_delay
 from windrow.publish.at_least_once import AtLeastOncePublisher
 from windrow.publish.protocol import Publisher
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Progress, Record, Released, Shard
 from windrow.relay.aside import Aside, Batch, CapturedBatch, ReleasedBatch, poison_among
 from windrow.relay.in_flight import InFlight, telling
-from windrow.relay.pace import backoff, poll_delay
 from windrow.relay.seat import Seat, Turn
+from windrow.relay.tally import Tally
 from windrow.settings import Settings
 
 log = logging.getLogger(__name__)
 
 _AFTER_FENCE: Final = timedelta(milliseconds=5)
 _HEIR_WITHIN: Final = timedelta(seconds=10)
+_LISTEN_EVERY: Final = 1.0
 
 Ending = Literal["time", "superseded", "failed", "drained"]
 
@@ -76,11 +79,12 @@ class ShardLoop:
         self._records = self._transactions = self._failures = 0
         self._commit_idle_at = 0.0
         self._renewed = False
-        self._in_flight = InFlight()
+        self._in_flight, self._tally = InFlight(), Tally()
+        self._listen_at = 0.0
         self._batch: Batch | None = None
 
     def run(self) -> ShardReport:
-        with telling(self._settings, self._shard, self._in_flight):
+        with telling(self._settings, self._shard, self._in_flight, self._tally):
             return self._run()
 
     def _run(self) -> ShardReport:
@@ -113,12 +117,14 @@ class ShardLoop:
                     self.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
                     self._in_flight.committed()
                     self._count(len(page.records))
+                    self._tally.arrived(page.records, time.time())
                     last_message = time.monotonic()
                 elif self._target is not None and page.position.encode() == self._target:
                     publisher.publish([], page.position)
                     raise _Over("drained")
                 elif not page.more:
                     self._commit_idle(publisher, page)
+                    self._listen(publisher)
                     idle = time.monotonic() - last_message
                     capture.wait(poll_delay(idle, limits.mark_backoff, limits.max_mark_backoff))
                 page = following.result() if following else self._next(capture)
@@ -144,8 +150,10 @@ class ShardLoop:
     ) -> None:
         """Publish the records, all of a batch or a part of it; around what Kafka refuses, unless that is to stop us."""
         free, self._batch = batch.free(records), batch
+        began = time.monotonic()
         try:
             publisher.publish(free, progress)
+            self._tally.committed(len(free), time.monotonic() - began)
         except PublishFailed as refusal:
             if batch.fresh and self._settings.poison == "stop":
                 raise
@@ -168,6 +176,7 @@ class ShardLoop:
             refusal,
         )
         batch.refuse(poison, str(refusal))
+        self._tally.count("dead_lettered", len(poison))
         refused = {each.id for each in poison}
         return [([each for each in records if each.id not in refused], progress)]
 
@@ -187,7 +196,14 @@ class ShardLoop:
                 publisher.publish([], page.position)
                 self._renewed = True
 
+    def _listen(self, publisher: Publisher) -> None:
+        """An idle publisher's clients go on talking, of their statistics for instance."""
+        if time.monotonic() >= self._listen_at:
+            self._listen_at = time.monotonic() + _LISTEN_EVERY
+            publisher.listen()
+
     def _next(self, capture: Capture) -> Page:
+        began = time.monotonic()
         page = capture.next()
         if page.epoch != self._epoch:
             raise _Over("superseded")
@@ -195,6 +211,7 @@ class ShardLoop:
             raise _Over("time")
         if page.records:
             self._in_flight.read(page.records)
+            self._tally.captured(len(page.records), time.monotonic() - began)
         return page
 
     def _check(self, turn: Turn) -> Turn:
@@ -225,9 +242,10 @@ class ShardLoop:
             yield capture, publisher, aside
 
     def _publisher(self, capture: Capture) -> Publisher:
+        told = Statistics(self._tally.hear).config()
         if isinstance(capture, MarkCapture) and self._settings.delivery == "at-least-once":
-            return AtLeastOncePublisher(self._settings, self._shard, partial(self._purge, capture))
-        return TransactionalPublisher(self._settings, self._shard)
+            return AtLeastOncePublisher(self._settings, self._shard, partial(self._purge, capture), told)
+        return TransactionalPublisher(self._settings, self._shard, told)
 
     def _purge(self, capture: MarkCapture, ids: Sequence[int]) -> None:
         """Delete what has arrived of the batch in hand: rows of the outbox, or released letters."""
@@ -240,6 +258,7 @@ class ShardLoop:
         """Wait before the next try; False where the epoch is over by then."""
         self._failures += 1
         fenced = isinstance(error, RelayFenced)
+        self._tally.count("fencings" if fenced else "interruptions")
         if self._failures == 1 and not fenced:
             log.warning("relay %s, shard %d: %s; trying again", self._settings.name, self._shard.index, error)
         delay = backoff(self._failures, _AFTER_FENCE if fenced else self._settings.limits.io_error_backoff)

@@ -7,19 +7,20 @@ Invariant: a relay that has a position has a slot already, or has lost it; it ne
 what was committed between the two would be skipped.
 """
 
+import time
 from typing import Final
 from uuid import uuid4
 
 import psycopg
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Composed, Identifier
 
-from windrow.capture.log_position import LogPosition, of_log
-from windrow.capture.position import MAX_SNAPSHOT, Position, Snapshot
+from windrow.capture.log_position import LogPosition, announced, of_log, slot_of
+from windrow.capture.position import FORMAT, MAX_SNAPSHOT, Position, Snapshot
 from windrow.database.connections import Connection, connect, interruptible
 from windrow.database.replication import LogConnection, log_connection, publication_of, slot_name
 from windrow.database.tables import Tables
 from windrow.errors import DatabaseForbids, Interrupted, PositionForeign, SettingsInvalid
-from windrow.record import Committed, Record
+from windrow.record import PARTS, Committed
 from windrow.relay.registry import Registry
 from windrow.settings import Settings
 
@@ -28,6 +29,9 @@ OLDEST: Final = 140_000
 
 _CHOOSES_COLUMNS: Final = 150_000
 """The first version whose publications may leave out columns, which saves a fifth of the reading."""
+_COLUMNS: Final = SQL(f" ({', '.join(PARTS)})")
+_FREE_WITHIN: Final = 10.0
+_ASK_AGAIN_AFTER: Final = 0.02
 
 
 def refuse_unready(connection: Connection, settings: Settings) -> None:
@@ -52,7 +56,7 @@ def publication(connection: Connection, settings: Settings) -> None:
     if connection.execute(tables.query("tail", "published"), {"publication": name}).fetchone() == (True,):
         return
     row = connection.execute(tables.query("tail", "readiness")).fetchone()
-    columns = SQL(f" ({', '.join(Record._fields)})" if row and row[1] >= _CHOOSES_COLUMNS else "")
+    columns = _COLUMNS if row and row[1] >= _CHOOSES_COLUMNS else SQL("")
     try:
         with interruptible():
             connection.execute(tables.query("tail", "publish", publication=Identifier(name), columns=columns))
@@ -60,18 +64,40 @@ def publication(connection: Connection, settings: Settings) -> None:
         return
 
 
+def by_hand(settings: Settings) -> tuple[Composed, Composed]:
+    """Statements for those who run their changes by hand: the publication's, which belongs to the tables', and the
+    slot's, for a transaction of its own.
+    """
+    tables, publication = Tables.of(settings), Identifier(publication_of(settings))
+    name, slot = tables.literal(settings.name), tables.literal(slot_name(settings, uuid4()))
+    return (
+        tables.query("tail", "publish", publication=publication, columns=_COLUMNS),
+        tables.query("tail", "make_slot", name=name, slot=slot, format=tables.literal(FORMAT)),
+    )
+
+
 def slot(settings: Settings) -> str | None:
     """Make the relay's slot and note where it begins; returns its name, or None where there is one."""
-    registry = Registry(settings)
-    saved = registry.saved().get(0)
-    if saved is not None:
-        if not of_log(saved.position):
+    registry, tables = Registry(settings), Tables.of(settings)
+    with connect(settings.data_source) as connection, connection.transaction():
+        connection.execute(tables.query("migration", "lock"))
+        saved = registry.saved().get(0)
+        if saved is not None and not of_log(saved.position):
             raise PositionForeign(
                 f"relay {settings.name} has positions of another capture than tail\n"
                 "Give the capture that the relay was run with, or another name to begin anew under."
             )
-        return None
+        if saved is not None and not announced(saved.position):
+            return None
+        if saved is not None:
+            drop_slot(settings, str(slot_of(saved.position)))
+        return _make_slot(settings, registry)
+
+
+def _make_slot(settings: Settings, registry: Registry) -> str:
+    """Announce it first: whoever comes after one that died on the way knows which slot nobody is going to read."""
     name = slot_name(settings, uuid4())
+    registry.save({0: Committed(0, Position(registry.now().database).encode(slot=name))})
     with log_connection(settings.data_source, f"windrow {settings.name} init") as log:
         try:
             with interruptible():
@@ -79,28 +105,34 @@ def slot(settings: Settings) -> str | None:
         except psycopg.errors.ConfigurationLimitExceeded as error:
             mistake = "capture: tail: all replication slots are taken: raise max_replication_slots, or drop unused ones"
             raise SettingsInvalid([mistake]) from error
-    try:
-        registry.save({0: Committed(0, first.encode())})
-    except BaseException:
-        drop_slot(settings, name)
-        raise
+    registry.save({0: Committed(0, first.encode())})
     return name
 
 
 def remove(settings: Settings) -> None:
     """Give up the relay's slot and the outbox's publication, where there are any. What the log still holds is lost."""
-    tables = Tables.of(settings)
+    for at in Registry(settings).saved().values():
+        if made := slot_of(at.position):
+            drop_slot(settings, made)
     with interruptible(), connect(settings.data_source) as connection:
-        for at in Registry(settings).saved().values():
-            if of_log(at.position):
-                connection.execute(tables.query("tail", "drop_slot"), {"slot": LogPosition.decode(at.position).slot})
         name = Identifier(publication_of(settings))
-        connection.execute(tables.query("tail", "unpublish", publication=name))
+        connection.execute(Tables.of(settings).query("tail", "unpublish", publication=name))
 
 
 def drop_slot(settings: Settings, name: str) -> None:
+    """Give up a slot, where it is there, and end whoever reads it or is still making it."""
+    tables, deadline = Tables.of(settings), time.monotonic() + _FREE_WITHIN
     with interruptible(), connect(settings.data_source) as connection:
-        connection.execute(Tables.of(settings).query("tail", "drop_slot"), {"slot": name})
+        while True:
+            try:
+                connection.execute(tables.query("tail", "drop_slot"), {"slot": name})
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() > deadline:
+                    raise
+                connection.execute(tables.query("tail", "take_slot"), {"slot": name})
+                time.sleep(_ASK_AGAIN_AFTER)
+            else:
+                return
 
 
 def _first_position(settings: Settings, log: LogConnection, name: str) -> LogPosition:

@@ -2,9 +2,11 @@
 
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from windrow.capture.choice import ahead
+from windrow.capture.log_position import slot_of
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
 from windrow.database.connections import Connection, connect, interruptible
@@ -33,6 +35,22 @@ class ShardStatus:
     in_flight_keys: int
 
 
+class Waiting(NamedTuple):
+    """How many rows of a shard wait, and for how many seconds the oldest has; 0 where none waits."""
+
+    records: int
+    oldest_age: float
+
+
+class LogStatus(NamedTuple):
+    """What a relay that tails the log has before it there, in bytes; others write to the log, too."""
+
+    unread: int
+    """From where everything is published to the log's end."""
+    held: int
+    """What the server keeps for the relay, which begins where the oldest transaction did that may still matter."""
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """A relay and its shards."""
@@ -41,6 +59,8 @@ class Status:
     leader_id: UUID | None
     """The term of the leader; None where nobody leads."""
     shards: list[ShardStatus]
+    log: LogStatus | None = None
+    """With `capture: tail`, what waits in the log; None otherwise, or where the slot is lost."""
 
     @property
     def published(self) -> int:
@@ -78,7 +98,26 @@ def status(settings: Settings) -> Status:
             )
             for index in range(shards)
         ]
-    return Status(settings.name, leader, each)
+        log = log_status(connection, settings, committed.get(0)) if settings.tails else None
+    return Status(settings.name, leader, each, log)
+
+
+def waiting(
+    settings: Settings, connection: Connection, layout: Layout, shard: Shard, committed: Committed | None
+) -> Waiting:
+    """What of a shard waits, when this is what it has committed."""
+    rows, holds = ahead(settings, layout, committed.position if committed and committed.position else None)
+    mine = predicate(shard, layout)
+    statement = Tables.of(settings).query("status", "backlog", rows=rows, ahead=holds, mine=mine, **layout.fragments())
+    backlog, oldest = connection.execute(statement).fetchone() or (0, None)
+    return Waiting(backlog, float(oldest or 0.0))
+
+
+def log_status(connection: Connection, settings: Settings, committed: Committed | None) -> LogStatus | None:
+    at = committed or Registry(settings).saved().get(0)
+    asked = {"slot": slot_of(at.position) if at else None}
+    row = connection.execute(Tables.of(settings).query("tail", "waiting"), asked).fetchone()
+    return LogStatus(*row) if row else None
 
 
 def _shard(  # noqa: PLR0913, PLR0917 - all that makes a shard
@@ -90,11 +129,6 @@ def _shard(  # noqa: PLR0913, PLR0917 - all that makes a shard
     flight: Flight,
 ) -> ShardStatus:
     at = committed or Committed(0, "")
-    rows, holds = ahead(settings, layout, at.position or None)
-    mine = predicate(shard, layout)
-    statement = Registry(settings).tables.query(
-        "status", "backlog", rows=rows, ahead=holds, mine=mine, **layout.fragments()
+    return ShardStatus(
+        shard.index, at.published, at.position, *waiting(settings, connection, layout, shard, committed), *flight
     )
-    row = connection.execute(statement).fetchone()
-    backlog, oldest = row or (0, None)
-    return ShardStatus(shard.index, at.published, at.position, backlog, oldest or 0.0, *flight)

@@ -37,16 +37,19 @@ from windrow.errors import (
     WindrowError,
 )
 from windrow.kafka.clients import committed_position, position_reader
+from windrow.observe.provider import flush
+from windrow.pace import backoff, poll_delay
 from windrow.publish.dead_letter import DeadLetters
 from windrow.publish.rows import check_columns, records
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Shard
 from windrow.relay.aside import Aside, CapturedBatch
 from windrow.relay.epoch import REPORT, REPORT_SCHEMA
-from windrow.relay.pace import backoff, poll_delay
+from windrow.relay.in_flight import InFlight, telling
 from windrow.relay.registry import Registry
 from windrow.relay.seat import Seat
 from windrow.relay.shard import Ending, ShardLoop, ShardReport
+from windrow.relay.tally import Tally
 from windrow.settings import Settings
 from windrow.spark.session import JOB_FAILED, group_jobs
 
@@ -126,10 +129,12 @@ class TransformLoop:
         self._ends_at = time.monotonic() + settings.epoch.total_seconds()
         self._records = self._transactions = self._failures = 0
         self._commit_idle_at = 0.0
+        self._tally = Tally()
 
     def run(self) -> ShardReport:
         try:
-            return self._run()
+            with telling(self._settings, self._shard, InFlight(), self._tally):
+                return self._run()
         finally:
             if self._target is None:
                 self._over.set()
@@ -165,12 +170,15 @@ class TransformLoop:
             within = self._target.lo if self._target else None
             reach = capture.reach(position, limits.records_at_once, limits.page_bytes, within)
             if reach.records or self._is_worth_a_commit(position, reach):
+                began = time.monotonic()
                 report = self._run_job(_Plan(self._settings, self._shard, self._epoch, committed, position, reach.end))
                 if report.ending == "failed":
                     return self._report("failed", report.error)
                 position, committed = reach.end, reach.end.encode()
                 self._records += report.records
                 self._transactions += 1
+                self._tally.count("captured", reach.records)
+                self._tally.committed(report.records, time.monotonic() - began)
                 self._failures = 0
                 last_message = time.monotonic()
             else:
@@ -213,6 +221,7 @@ class TransformLoop:
 
     def _wait_after(self, error: Exception) -> None:
         self._failures += 1
+        self._tally.count("fencings" if isinstance(error, RelayFenced) else "interruptions")
         if self._failures == 1 and not isinstance(error, RelayFenced):
             name, shard = self._settings.name, self._shard.index
             log.warning("relay %s, shard %d: %s; trying again", name, shard, _first_line(error))
@@ -244,6 +253,7 @@ def _read(plan: _Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
 def _publish(plan: _Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def publish(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         report = _publish_page(plan, plan.page(batches))
+        flush(plan.settings.tracing)
         yield pa.RecordBatch.from_pylist([asdict(report)], schema=REPORT_SCHEMA)
 
     return publish

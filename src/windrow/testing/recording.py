@@ -85,9 +85,9 @@ class _Record(Statements):
 class RecordingOutbox(_Record, Outbox):
     """An `Outbox` that takes any connection, None as well, and leaves it alone."""
 
-    def write(self, connection: Any, message: Message) -> int:  # noqa: ARG002 - as the real one's
+    def write(self, connection: Any, message: Message | Bytes, *, queue: str | None = None) -> int:  # noqa: ARG002
         """Ids count from 1."""
-        self._remember([message])
+        self._remember([self.meant(message, queue)])
         return len(self.written)
 
     def write_many(self, connection: Any, messages: Iterable[Message]) -> int:  # noqa: ARG002
@@ -97,9 +97,9 @@ class RecordingOutbox(_Record, Outbox):
 class AsyncRecordingOutbox(_Record, AsyncOutbox):
     """An `AsyncOutbox` that takes any connection, None as well, and leaves it alone."""
 
-    async def write(self, connection: Any, message: Message) -> int:  # noqa: ARG002 - as the real one's
+    async def write(self, connection: Any, message: Message | Bytes, *, queue: str | None = None) -> int:  # noqa: ARG002
         """Ids count from 1."""
-        self._remember([message])
+        self._remember([self.meant(message, queue)])
         return len(self.written)
 
     async def write_many(self, connection: Any, messages: Iterable[Message]) -> int:  # noqa: ARG002

@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS {relay} (
 
 -- Messages that Kafka refused for good, with the reason, and those that wait behind one of their key; kept until
 -- somebody discards them or releases them to be published after all, in the order of the numbers that they then get.
+-- Headers are the text that they were: as JSON, MySQL would sort the keys of an object.
 CREATE TABLE IF NOT EXISTS {dead_letter} (
   relay         varchar(200) NOT NULL,
   id            bigint NOT NULL,
@@ -42,8 +43,8 @@ CREATE TABLE IF NOT EXISTS {dead_letter} (
   topic         varchar(249) NOT NULL,
   "key"         longblob,
   value         longblob,
-  header_keys   json,
-  header_values json,
+  header_keys   longtext,
+  header_values longtext,
   "partition"   integer,
   "timestamp"   datetime(6),
   reason        text NOT NULL,

@@ -94,7 +94,8 @@ WHERE relay = %(relay)s
 -- name: released
 -- The next released letters of a shard in the order of their numbers, bounded by number and by size (one at least).
 SELECT "release", id, topic, "key", value, header_keys, header_values, "partition",
-       timestampdiff(MICROSECOND, '1970-01-01', "timestamp") DIV 1000
+       timestampdiff(MICROSECOND, '1970-01-01', "timestamp") DIV 1000,
+       timestampdiff(MICROSECOND, '1970-01-01', create_time)
 FROM (
   SELECT next.*, sum(size) OVER (ORDER BY "release" ROWS UNBOUNDED PRECEDING) - size AS before_it
   FROM (

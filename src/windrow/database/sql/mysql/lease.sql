@@ -19,7 +19,7 @@ WHERE name = %(name)s
              SELECT 1
              FROM json_table(concat('[0', repeat(',0', @windrow_shards - 1), ']'), '$[*]'
                              COLUMNS (place FOR ORDINALITY)) AS shards
-             WHERE is_used_lock(sha1(concat(database(), {label}, '/', %(name)s, '/', place - 1))) IS NOT NULL)));
+             WHERE is_used_lock(sha2(concat(database(), {label}, '/', %(name)s, '/', place - 1), 224)) IS NOT NULL)));
 SELECT term FROM {relay} WHERE row_count() > 0 AND name = %(name)s;
 COMMIT
 

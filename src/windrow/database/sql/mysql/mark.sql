@@ -18,13 +18,13 @@ WHERE name = %(relay)s
 -- size (one at least), and return them; but only while the control row names our epoch. Its lock has those wait who are
 -- about to name another: from then on, we mark nothing any more. Rows are chosen by reading, which passes over what is
 -- not committed yet; a look that changes rows would wait for it.
-SET @windrow_release = NULL, @windrow_ids = NULL;
+SET @windrow_release = NULL;
 START TRANSACTION;
 SELECT "release" INTO @windrow_release
 FROM {relay}
 WHERE name = %(relay)s AND CASE WHEN find_in_set(%(shard)s, ready) THEN heir ELSE epoch END = %(epoch)s
 LOCK IN SHARE MODE;
-SELECT json_arrayagg(chosen_id) INTO @windrow_ids
+SELECT coalesce(json_arrayagg(chosen_id), '[]') INTO @windrow_ids
 FROM (
   SELECT chosen_id, sum(size) OVER (ORDER BY chosen_id ROWS UNBOUNDED PRECEDING) - size AS before_it
   FROM (
@@ -36,15 +36,15 @@ FROM (
   ) AS next
 ) AS summed
 WHERE before_it < %(bytes)s;
-UPDATE json_table(coalesce(@windrow_ids, '[]'), '$[*]' COLUMNS (chosen_id bigint PATH '$')) AS chosen
+UPDATE json_table(@windrow_ids, '$[*]' COLUMNS (chosen_id bigint PATH '$')) AS chosen
 STRAIGHT_JOIN {outbox} ON {id} = chosen_id
 SET {mark} = %(mark)s;
 COMMIT;
 SELECT @windrow_release, {columns}
 FROM (SELECT 1) AS control
 LEFT JOIN (
-  json_table(coalesce(@windrow_ids, '[]'), '$[*]' COLUMNS (chosen_id bigint PATH '$')) AS chosen
-  JOIN {outbox} ON {id} = chosen_id AND {mark} = %(mark)s
+  json_table(@windrow_ids, '$[*]' COLUMNS (chosen_id bigint PATH '$')) AS chosen
+  STRAIGHT_JOIN {outbox} ON {id} = chosen_id AND {mark} = %(mark)s
 ) ON true
 WHERE @windrow_release IS NOT NULL
 

@@ -1,6 +1,6 @@
 -- name: lock
 -- One migration at a time for one outbox, until the connection is closed; whether it was our turn in time.
-SELECT get_lock(sha1(concat(database(), {label})), 20)
+SELECT get_lock(sha2(concat(database(), {label}), 224), 20)
 
 -- name: create
 -- The record of what was applied.

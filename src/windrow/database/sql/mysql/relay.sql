@@ -42,7 +42,7 @@ WHERE name = %(name)s AND leader = %(leader)s
 
 -- name: sit_down
 -- Take the shard's seat, unless another task still has it.
-SELECT get_lock(sha1(concat(database(), {label}, '/', %(name)s, '/', %(shard)s)), 0)
+SELECT get_lock(sha2(concat(database(), {label}, '/', %(name)s, '/', %(shard)s), 224), 0)
 
 -- name: patience
 -- Wait so long for a lock.
@@ -50,7 +50,7 @@ SET SESSION innodb_lock_wait_timeout = 10
 
 -- name: wait_for_seat
 -- Take the shard's seat once the task that has it gets up, or give up after a while.
-SELECT get_lock(sha1(concat(database(), {label}, '/', %(name)s, '/', %(shard)s)), 10)
+SELECT get_lock(sha2(concat(database(), {label}, '/', %(name)s, '/', %(shard)s), 224), 10)
 
 -- name: turn
 -- Before a shard opens: the epoch whose task may run, its heir, their membership, and the shard's saved position.
@@ -81,6 +81,14 @@ ON DUPLICATE KEY UPDATE
 INSERT INTO {in_flight} (relay, shard, "records", "keys")
 VALUES (%(name)s, %(shard)s, %(records)s, %(keys)s)
 ON DUPLICATE KEY UPDATE "records" = %(records)s, "keys" = %(keys)s, told_at = utc_timestamp(6)
+
+-- name: shard_figures
+-- A shard's figures, for whoever is going to add to them.
+SELECT figures FROM {in_flight} WHERE relay = %(name)s AND shard = %(shard)s FOR UPDATE
+
+-- name: tell_figures
+-- Note a shard's figures.
+UPDATE {in_flight} SET figures = %(figures)s WHERE relay = %(name)s AND shard = %(shard)s
 
 -- name: in_flight
 -- What each shard has in flight, of those that told it lately.

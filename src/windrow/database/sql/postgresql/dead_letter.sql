@@ -90,7 +90,8 @@ UPDATE {dead_letter} SET release = %(latest)s + place FROM queued WHERE relay = 
 -- name: released
 -- The next released letters of a shard in the order of their numbers, bounded by number and by size (one at least).
 SELECT release, id, topic, key, value, header_keys, header_values, partition,
-       CASE WHEN isfinite(timestamp) THEN (extract(epoch FROM timestamp) * 1000)::bigint END
+       CASE WHEN isfinite(timestamp) THEN (extract(epoch FROM timestamp) * 1000)::bigint END,
+       CASE WHEN isfinite(create_time) THEN (extract(epoch FROM create_time) * 1000000)::bigint END
 FROM (
   SELECT *, sum(size) OVER (ORDER BY release ROWS UNBOUNDED PRECEDING) - size AS before
   FROM (

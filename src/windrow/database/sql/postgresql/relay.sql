@@ -90,6 +90,14 @@ VALUES (%(name)s, %(shard)s, %(records)s, %(keys)s)
 ON CONFLICT (relay, shard) DO UPDATE
 SET records = excluded.records, keys = excluded.keys, told_at = now()
 
+-- name: shard_figures
+-- A shard's figures, for whoever is going to add to them.
+SELECT figures FROM {in_flight} WHERE relay = %(name)s AND shard = %(shard)s FOR UPDATE
+
+-- name: tell_figures
+-- Note a shard's figures.
+UPDATE {in_flight} SET figures = %(figures)s WHERE relay = %(name)s AND shard = %(shard)s
+
 -- name: in_flight
 -- What each shard has in flight, of those that told it lately.
 SELECT shard, records, keys FROM {in_flight} WHERE relay = %(name)s AND told_at > now() - %(lately)s

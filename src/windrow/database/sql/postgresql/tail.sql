@@ -20,6 +20,30 @@ SET TRANSACTION SNAPSHOT {snapshot}
 -- Which database cluster this is, and which transactions are visible.
 SELECT system_identifier::text, pg_current_snapshot()::text FROM pg_control_system()
 
+-- name: make_slot
+-- For those who initialise a relay by hand: make its slot, and note where it begins; nothing where it has a position. While
+-- that goes on nobody writes to the outbox, so what is visible was committed before the slot was made.
+BEGIN;
+LOCK TABLE {outbox} IN SHARE MODE;
+INSERT INTO {position} (relay, shard, published, position)
+SELECT {name}, 0, 0,
+       json_build_object(
+         'v', {format}, 'db', system_identifier::text, 'lo', '1:0:',
+         'hi', concat(seen.xmin, ':', seen.xmax - seen.xmin, ':', seen.steps), 'after', 0,
+         'slot', slot_name, 'lsn', (lsn - '0/0'::pg_lsn)::bigint)::text
+FROM pg_control_system(), pg_create_logical_replication_slot({slot}, 'pgoutput'), (
+  SELECT min(xmin) AS xmin, min(xmax) AS xmax,
+         string_agg((xip - coalesce(earlier, xmin))::text, ',' ORDER BY xip) AS steps
+  FROM (
+    SELECT pg_snapshot_xmin(now)::text::bigint AS xmin, pg_snapshot_xmax(now)::text::bigint AS xmax,
+           xip::text::bigint AS xip, lag(xip::text::bigint) OVER (ORDER BY xip::text::bigint) AS earlier
+    FROM pg_current_snapshot() AS now
+    LEFT JOIN pg_snapshot_xip(now) AS xip ON true
+  ) AS open_transactions
+) AS seen
+WHERE NOT EXISTS (SELECT FROM {position} WHERE relay = {name});
+COMMIT
+
 -- name: identity
 -- Which database cluster this is, where its transaction counter stands, and where its log.
 SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
@@ -39,6 +63,12 @@ SELECT coalesce(database = current_database(), false), coalesce(wal_status = 'lo
        coalesce(pg_current_wal_insert_lsn() - restart_lsn, 0)::bigint
 FROM pg_replication_slots
 WHERE slot_name = %(slot)s
+
+-- name: waiting
+-- How many bytes of the log are behind what a slot has confirmed, and how many it holds back.
+SELECT (pg_current_wal_insert_lsn() - confirmed_flush_lsn)::bigint, (pg_current_wal_insert_lsn() - restart_lsn)::bigint
+FROM pg_replication_slots
+WHERE slot_name = %(slot)s AND database = current_database() AND confirmed_flush_lsn IS NOT NULL AND restart_lsn IS NOT NULL
 
 -- name: take_slot
 -- End the one who still reads a slot.

@@ -4,10 +4,10 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Final
 
 from windrow.errors import DatabaseUnreachable, Interrupted
-from windrow.settings import Settings
 from windrow.spark.session import JOB_FAILED
 
 log = logging.getLogger(__name__)
@@ -16,10 +16,10 @@ AWAY: Final = (Interrupted, DatabaseUnreachable)
 
 
 class Patience:
-    """Bears with servers that are away, until the relay is to stop."""
+    """Bears with servers that are away, until whoever works with them is to stop."""
 
-    def __init__(self, settings: Settings, stop: threading.Event) -> None:
-        self._settings, self._stop = settings, stop
+    def __init__(self, who: str, pause: timedelta, stop: threading.Event) -> None:
+        self._who, self._pause, self._stop = who, pause.total_seconds(), stop
         self._said = ""
 
     @contextmanager
@@ -31,8 +31,8 @@ class Patience:
             line = first_line(error)
             if line != self._said:
                 self._said = line
-                log.warning("relay %s: %s", self._settings.name, line)
-            self._stop.wait(self._settings.limits.io_error_backoff.total_seconds())
+                log.warning("%s: %s", self._who, line)
+            self._stop.wait(self._pause)
 
 
 def first_line(error: BaseException) -> str:

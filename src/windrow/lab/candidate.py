@@ -1,0 +1,135 @@
+"""A relay in a process of its own, with its own Spark, as on a host of its own; and the events that it tells."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from windrow.embedded.guard import signal_all
+from windrow.errors import EnvironmentUnfit
+from windrow.lab.child import SPAWN, Child, python_workers
+from windrow.lab.clock import PRELOAD, Clock
+from windrow.relay import Relay
+from windrow.relay.events import Event, LeaderAcquired, LeaderRevoked
+from windrow.settings import Settings
+
+_WITHIN: Final = 60.0
+
+
+class Candidate:
+    """Leads or stands by."""
+
+    def __init__(self, settings: Settings, log: Path) -> None:
+        self.name = log.stem
+        self.clock = Clock(log.with_suffix(".clock"))
+        workers = {f"spark.executorEnv.{name}": value for name, value in self.clock.environment.items()}
+        self._settings, self._log = replace(settings, spark={**settings.spark, **workers}), log
+        self._told: list[tuple[float, str]] = []
+        self._child: Child | None = None
+        self._up = threading.Event()
+        self._warm = False
+
+    @property
+    def warm(self) -> bool:
+        """Whether its present life has come so far as to have Python workers: it can lead, or take over, at once."""
+        if not self._warm and self._child and self._up.is_set():
+            self._warm = any(python_workers(pid) for pid in self._child.pids()[:1])
+        return self._warm
+
+    @property
+    def told(self) -> list[tuple[float, str]]:
+        """The events so far, each with its time, over all its lives."""
+        return list(self._told)
+
+    @property
+    def leads_since(self) -> float | None:
+        """When it came to lead, as far as it has told."""
+        for at, event in reversed(self._told):
+            if event == LeaderAcquired.__name__:
+                return at
+            if event == LeaderRevoked.__name__:
+                return None
+        return None
+
+    def count(self, event: type[Event]) -> int:
+        return sum(name == event.__name__ for _, name in self.told)
+
+    def wait_for(self, event: type[Event]) -> None:
+        """Until it has told so at least once."""
+        deadline = time.monotonic() + _WITHIN
+        while not self.count(event):
+            if time.monotonic() > deadline:
+                raise EnvironmentUnfit(
+                    f"a relay did not come to {event.__name__} in {_WITHIN:.0f} s; look at the servers' logs"
+                )
+            time.sleep(0.02)
+
+    def start(self) -> None:
+        if self._child and self._child.running:
+            return
+        self._up.clear()
+        self._warm = False
+        receiving, sending = SPAWN.Pipe(duplex=False)
+        self._child = Child(self._log, _relay, self._settings, sending, environment=self.clock.environment)
+        self._child.start()
+        sending.close()
+        threading.Thread(target=self._listen, args=(receiving,), daemon=True).start()
+
+    def kill(self) -> None:
+        """End the driver, its Spark and its Python workers, as a machine does that fails."""
+        if self._child:
+            self._child.kill()
+            self._gone()
+
+    def stop(self) -> None:
+        if self._child:
+            self._child.stop()
+            self._gone()
+
+    def pause(self) -> None:
+        if self._child:
+            self._child.pause()
+
+    def resume(self) -> None:
+        if self._child:
+            self._child.resume()
+
+    def kill_workers(self) -> None:
+        """Kill the Python workers of its Spark."""
+        for pid in self._child.pids()[:1] if self._child else ():
+            signal_all(python_workers(pid), signal.SIGKILL)
+
+    def _gone(self) -> None:
+        if self.leads_since is not None:
+            self._told.append((time.monotonic(), LeaderRevoked.__name__))
+
+    def _listen(self, events: Connection) -> None:
+        with suppress(EOFError, OSError):  # it has ended
+            while True:
+                at, event = events.recv()
+                self._up.set()
+                if event:
+                    self._told.append((at, event))
+
+
+def _relay(settings: Settings, events: Connection) -> None:
+    """Run a relay until SIGTERM."""
+    over = threading.Event()
+    os.environ.pop(PRELOAD, None)  # Spark's Java is spared
+
+    def tell(event: Event) -> None:
+        events.send((time.monotonic(), type(event).__name__))
+
+    with Relay(settings, on_event=tell) as relay:
+        events.send((time.monotonic(), ""))
+        signal.signal(signal.SIGTERM, lambda *_: over.set())
+        # Spark takes it for itself; a terminal's Ctrl-C is for our parent alone.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while not over.wait(0.02) and not relay.wait(0):
+            pass
+    relay.wait()

@@ -1,0 +1,194 @@
+"""What is put to the test: servers, links to them, two relays, writers, a consumer with an inbox, and a receiver.
+
+All but the receiver and the lab itself reach the servers through proxies. Nothing outlives the context.
+"""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from windrow import embedded
+from windrow.errors import EnvironmentUnfit
+from windrow.kafka.clients import create_topic
+from windrow.lab.candidate import Candidate
+from windrow.lab.child import Child
+from windrow.lab.effects import create_effects, read_effects, run_consumer
+from windrow.lab.history import Operation, read_journal
+from windrow.lab.load import Load, create_load, run_writers
+from windrow.lab.proxy import Proxy
+from windrow.lab.receiver import Receiver
+from windrow.relay.leadership import positions
+from windrow.relay.setup import prepare
+from windrow.settings import Settings
+
+TOPIC: Final = "lab.messages"
+_PARTITIONS: Final = 3
+_FIRST_WITHIN: Final = 300.0
+_BROKER: Final = {
+    "message.max.bytes": 20_000_000,
+    "fetch.max.bytes": 60_000_000,
+    "group.min.session.timeout.ms": 1_000,
+}
+_RELAY: Final[Mapping[str, Any]] = {
+    "name": "lab",
+    "shards": 1,
+    # Short, so that heirs, purges and full buffers are part of every run.
+    "epoch": "20s",
+    "purge": {"interval": "1s"},
+    "producer_kafka_config": {"queue.buffering.max.messages": "1000"},
+    "spark": {"master": "local[4]"},
+}
+
+
+@dataclass
+class Ground:
+    """All that runs, and what it is called."""
+
+    database: embedded.Postgres | embedded.MariaDB
+    kafka: embedded.Kafka
+    database_link: Proxy
+    kafka_links: tuple[Proxy, ...]
+    """One for each broker."""
+    settings: Settings
+    """Of all that is disturbed, through the proxies."""
+    direct: Settings
+    """Of the lab itself."""
+    load: Load
+    relays: tuple[Candidate, Candidate]
+    writers: Child
+    consumer: Child
+    """With an inbox."""
+    receiver: Receiver
+    folder: Path
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set where the run is to end early."""
+    shards: list[int] = field(default_factory=lambda: [1])
+    """How many shards there were to be, one after the other."""
+
+    @property
+    def leader(self) -> Candidate:
+        """Whichever came to lead last."""
+        return max(self.relays, key=lambda each: each.leads_since or 0.0)
+
+    @property
+    def standby(self) -> Candidate:
+        return next(each for each in self.relays if each is not self.leader)
+
+    def staffed(self) -> bool:
+        """Whether both relays are up and warm. What is dead is started: a server that was away may have ended it."""
+        for each in (*self.relays, self.consumer):
+            each.start()
+        return all(each.warm for each in self.relays)
+
+    def operations(self) -> list[Operation]:
+        return [each for path in sorted(self.folder.glob("*.jsonl")) for each in read_journal(path)]
+
+    def published(self) -> int:
+        """What the committed positions count."""
+        return sum(at.published for at in positions(self.direct).values())
+
+    def comes_to(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Whether it came to hold in time."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline or self.over.wait(0.1):
+                return condition()
+        return True
+
+
+@contextmanager
+def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings: Any) -> Iterator[Ground]:
+    """Start everything, and wait until messages come through.
+
+    `settings` are those of the relays, and `database`, which may be mariadb, and `brokers`, their number.
+    """
+    server = embedded.MariaDB() if settings.pop("database", "postgres") == "mariadb" else embedded.Postgres()
+    brokers = settings.pop("brokers", 1)
+    with ExitStack() as stack:
+        say(f"starting {server.name} and Kafka …")
+        stack.enter_context(server)
+        database_link = stack.enter_context(Proxy(lambda: server.port))
+
+        def port_of(place: int) -> int:
+            return _proxied_port(kafka, place)
+
+        kafka_links = tuple(stack.enter_context(Proxy(partial(port_of, place))) for place in range(brokers))
+        kafka = embedded.Kafka(brokers, settings=_BROKER, proxies=[each.port for each in kafka_links])
+        stack.enter_context(kafka)
+        direct = Settings.load(
+            environment={}, data_source=server.url, base_kafka_config=kafka.client_config, **{**_RELAY, **settings}
+        )
+        through = dataclasses.replace(
+            direct,
+            data_source=server.url.replace(f":{server.port}/", f":{database_link.port}/"),
+            base_kafka_config={"bootstrap.servers": ",".join(f"127.0.0.1:{each.port}" for each in kafka_links)},
+        )
+        through_any_shards = dataclasses.replace(through, shards=None)
+        prepare(direct)
+        create_load(direct)
+        create_effects(direct)
+        create_topic(direct, TOPIC, _PARTITIONS)
+        relays = (
+            Candidate(through_any_shards, folder / "relay-1.log"),
+            Candidate(through_any_shards, folder / "relay-2.log"),
+        )
+        writers = Child(folder / "writers.log", run_writers, through, load, folder)
+        reached = (through.data_source, dict(through.base_kafka_config), TOPIC)
+        consumer = Child(folder / "consumer.log", run_consumer, *reached)
+        receiver = stack.enter_context(Receiver(direct, TOPIC))
+        ground = Ground(
+            server,
+            kafka,
+            database_link,
+            kafka_links,
+            through,
+            direct,
+            load,
+            relays,
+            writers,
+            consumer,
+            receiver,
+            folder,
+        )
+        say("starting two relays, each with its Spark …")
+        for each in (*relays, writers, consumer):
+            stack.callback(each.kill)
+            each.start()
+        began = time.monotonic()
+        if not ground.comes_to(lambda: receiver.newest > began and ground.staffed(), _FIRST_WITHIN):
+            raise EnvironmentUnfit(f"no message came through in {_FIRST_WITHIN:.0f} s; look at the logs in {folder}")
+        yield ground
+
+
+def _proxied_port(kafka: embedded.Kafka, place: int) -> int:
+    proxied = kafka.brokers[place].proxied
+    if proxied is None:
+        raise AssertionError("made with a proxy")
+    return proxied.port
+
+
+def end_writers(ground: Ground) -> None:
+    """Let the transactions under way end, and those that were prepared be committed."""
+    ground.writers.start()
+    ground.writers.stop()
+
+
+def settle(ground: Ground, seconds: float) -> None:
+    """Wait until all that was committed has come and has had its effect, but not for ever."""
+    wanted = {sent.id for each in ground.operations() if each.outcome == "ok" for sent in each.messages}
+
+    def settled() -> bool:
+        ground.consumer.start()
+        return wanted.issubset(each.id for each in list(ground.receiver.receipts)) and wanted.issubset(
+            each.message for each in read_effects(ground.direct)
+        )
+
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not settled():
+        time.sleep(0.5)

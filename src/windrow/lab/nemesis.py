@@ -1,0 +1,274 @@
+"""Faults as values, and the schedule of a run.
+
+A fault is injected, held for a while and healed; some are over by themselves. What it costs is counted from `outage`:
+for a fault that others must first detect, from its beginning, less the time that detection may take; for one that
+nobody can do anything about, from its end.
+
+The schedule is a pure function of its seed: faults in rounds, each once a round in another order, and now and then two
+at once.
+"""
+
+import os
+import random
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from windrow.database.connections import connect
+from windrow.errors import WindrowError
+from windrow.kafka.clients import widen_position_topic
+from windrow.lab.ground import Ground
+from windrow.lab.load import Writer
+from windrow.lab.proxy import CUT, HALF_OPEN, Condition, Proxy
+from windrow.relay.purge import Purger
+from windrow.relay.registry import Registry
+from windrow.settings import Settings
+
+_LEADS_WITHIN: Final = 30.0
+_RESHARDED_WITHIN: Final = 60.0
+_HEALED_WITHIN: Final = 60.0
+_STEP: Final = 20
+"""Seconds, more than a leader may be silent for. A client that waits by the time of day waits so much longer after a
+step back."""
+_SLOW: Final[Mapping[str, Sequence[str]]] = {
+    "postgresql": (
+        "ALTER SYSTEM SET commit_delay = 100000",
+        "ALTER SYSTEM SET commit_siblings = 0",
+        "SELECT pg_reload_conf()",
+    ),
+    "mysql": ("SET GLOBAL binlog_commit_wait_count = 1000", "SET GLOBAL binlog_commit_wait_usec = 100000"),
+}
+_QUICK: Final[Mapping[str, Sequence[str]]] = {
+    "postgresql": (
+        "ALTER SYSTEM RESET commit_delay",
+        "ALTER SYSTEM RESET commit_siblings",
+        "SELECT pg_reload_conf()",
+    ),
+    "mysql": ("SET GLOBAL binlog_commit_wait_count = 0", "SET GLOBAL binlog_commit_wait_usec = 0"),
+}
+_LATE: Final = Condition(delay=0.05)
+_NARROW: Final = Condition(rate=100_000)
+_BURST: Final = (3_000, 1_000)
+_LEAST_HOLD, _MOST_HOLD = 0.5, 5.0
+_BETWEEN: Final = (2.0, 6.0)
+_USUALLY: Final = 8.0
+"""Seconds that a fault and what it costs take."""
+_TWO_AT_ONCE: Final = 0.2
+
+Act = Callable[[Ground], None]
+
+
+def nothing(_: Ground) -> None:
+    """A fault that is over by itself, or that needs no deed to begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is done, and undone."""
+
+    name: str
+    inject: Act
+    heal: Act = nothing
+    outage: Literal["beginning", "end"] = "end"
+    detection: float = 0.0
+    """Seconds until others notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Faults of one time: when they begin, in seconds since the run began, and how long they are held."""
+
+    at: float
+    hold: float
+    faults: tuple[str, ...]
+
+
+def schedule(seed: int, minutes: float, names: Sequence[str]) -> tuple[Step, ...]:
+    """What is to happen when; it may happen later, where recovery takes longer than usual."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    steps: list[Step] = []
+    round_: list[str] = []
+    at = chance.uniform(*_BETWEEN)
+    while at < minutes * 60:
+        if not round_:
+            round_ = chance.sample(list(names), len(names))
+        chosen = [round_.pop()]
+        if round_ and chance.random() < _TWO_AT_ONCE:
+            chosen.append(round_.pop())
+        hold = chance.uniform(_LEAST_HOLD, _MOST_HOLD)
+        steps.append(Step(at, hold, tuple(chosen)))
+        at += hold + _USUALLY + chance.uniform(*_BETWEEN)
+    return tuple(steps)
+
+
+def detection(settings: Settings) -> float:
+    """Seconds after which a leader that is silent is replaced."""
+    limits = settings.limits
+    return (limits.lease_timeout if settings.election == "lease" else limits.session_timeout).total_seconds()
+
+
+def faults(unheard: float, *, tails: bool = False, brokers: int = 1, clocks: bool = True) -> dict[str, Fault]:
+    """All that can be done, by name, to relays that are replaced when they are unheard of for so many seconds.
+
+    Not to one that reads the log's tail, where there is one broker alone, or where clocks cannot be had that step.
+    """
+    all_faults = [
+        Fault("leader killed", lambda ground: ground.leader.kill(), _refill, "beginning", unheard),
+        Fault("leader paused", _pause_leader, _resume, "beginning", unheard),
+        Fault("leader flaps", _flap, _resume, "beginning", 2 * unheard),
+        Fault("leader stopped", lambda ground: ground.leader.stop(), _refill, "beginning"),
+        Fault("standby killed", lambda ground: ground.standby.kill(), _refill, "beginning"),
+        Fault("Python workers killed", lambda ground: ground.leader.kill_workers(), outage="beginning"),
+        Fault("writers killed", lambda ground: ground.writers.kill(), lambda ground: ground.writers.start()),
+        Fault("broker killed", lambda ground: ground.kafka.kill(), lambda ground: ground.kafka.restart()),
+        Fault("broker paused", lambda ground: ground.kafka.pause(), lambda ground: ground.kafka.resume()),
+        Fault("broker restarted", lambda ground: ground.kafka.restart()),
+        Fault("database killed", lambda ground: ground.database.kill(), lambda ground: ground.database.restart()),
+        Fault("database shut down at once", _shut_down_at_once, lambda ground: ground.database.restart()),
+        Fault("database paused", lambda ground: ground.database.pause(), lambda ground: ground.database.resume()),
+        Fault("database restarted", lambda ground: ground.database.restart()),
+        Fault("database's commits slow", _slow_commits, _quick_commits),
+        *_link_faults("database", lambda ground: (ground.database_link,)),
+        *_link_faults("Kafka", lambda ground: ground.kafka_links),
+        Fault("one broker killed", lambda ground: ground.kafka.brokers[0].kill(), _restart_brokers),
+        Fault("one broker paused", lambda ground: ground.kafka.brokers[0].pause(), _resume_brokers),
+        Fault("consumer killed", lambda ground: ground.consumer.kill(), lambda ground: ground.consumer.start()),
+        Fault("consumer paused", lambda ground: ground.consumer.pause(), lambda ground: ground.consumer.resume()),
+        Fault("leader's clock ahead", lambda ground: ground.leader.clock.step(_STEP), _set_clocks),
+        Fault("leader's clock behind", lambda ground: ground.leader.clock.step(-_STEP), _set_clocks),
+        Fault("producer's buffer full", _burst, lambda ground: _mend(ground.kafka_links)),
+        Fault("purge", _purge, outage="beginning"),
+        Fault("reshard", _reshard, _await_reshard),
+    ]
+    left_out = {"reshard"} if tails else set()
+    if brokers == 1:
+        left_out |= {"one broker killed", "one broker paused"}
+    if not clocks:
+        left_out |= {"leader's clock ahead", "leader's clock behind"}
+    return {each.name: each for each in all_faults if each.name not in left_out}
+
+
+def _link_faults(name: str, links: Callable[[Ground], tuple[Proxy, ...]]) -> list[Fault]:
+    def impose(condition: Condition) -> Act:
+        return lambda ground: _impose(links(ground), condition)
+
+    def mend(ground: Ground) -> None:
+        _mend(links(ground))
+
+    return [
+        Fault(f"{name} cut off", impose(CUT), mend),
+        Fault(f"{name} delayed", impose(_LATE), mend),
+        Fault(f"{name} throttled", impose(_NARROW), mend),
+        Fault(f"{name} half-open", impose(HALF_OPEN), mend),
+    ]
+
+
+def _impose(links: tuple[Proxy, ...], condition: Condition) -> None:
+    for each in links:
+        each.impose(condition)
+
+
+def _mend(links: tuple[Proxy, ...]) -> None:
+    for each in links:
+        each.mend()
+
+
+def _refill(ground: Ground) -> None:
+    ground.staffed()
+
+
+def _pause_leader(ground: Ground) -> None:
+    """Until the other leads. When the first wakes up, there are two that believe to."""
+    leader, since = ground.leader, ground.leader.leads_since or 0.0
+    leader.pause()
+    ground.comes_to(lambda: (ground.leader.leads_since or 0.0) > since, _LEADS_WITHIN)
+
+
+def _resume(ground: Ground) -> None:
+    for each in ground.relays:
+        each.resume()
+
+
+def _flap(ground: Ground) -> None:
+    _pause_leader(ground)
+    _resume(ground)
+    _pause_leader(ground)
+
+
+def _shut_down_at_once(ground: Ground) -> None:
+    """As pg_ctl's immediate mode does; MariaDB knows no such thing, and is killed."""
+    if ground.settings.dialect == "mysql":
+        ground.database.kill()
+    elif ground.database.running:
+        os.kill(ground.database.pid, signal.SIGQUIT)
+        ground.comes_to(lambda: not ground.database.running, 10)
+
+
+def _restart_brokers(ground: Ground) -> None:
+    for each in ground.kafka.brokers:
+        if not each.running:
+            each.start()
+
+
+def _resume_brokers(ground: Ground) -> None:
+    for each in ground.kafka.brokers:
+        each.resume()
+
+
+def _set_clocks(ground: Ground) -> None:
+    for each in ground.relays:
+        each.clock.step(0)
+
+
+def _slow_commits(ground: Ground) -> None:
+    """As on a disk that takes long to sync: each commit waits before its records are flushed."""
+    with suppress(WindrowError):  # a second fault at the same time may have taken the server away
+        _order(ground, _SLOW[ground.settings.dialect])
+
+
+def _quick_commits(ground: Ground) -> None:
+    def done() -> bool:
+        with suppress(WindrowError):
+            _order(ground, _QUICK[ground.settings.dialect])
+            return True
+        return False
+
+    ground.comes_to(done, _HEALED_WITHIN)
+
+
+def _order(ground: Ground, statements: Sequence[str]) -> None:
+    with connect(ground.direct.data_source, "windrow lab") as connection:
+        for each in statements:
+            connection.execute(each)
+
+
+def _burst(ground: Ground) -> None:
+    """More messages at once than the producers' buffers hold, on a link that does not carry them off."""
+    _impose(ground.kafka_links, _NARROW)
+    Writer(ground.direct, ground.load, ground.folder / "burst.jsonl").write_burst(*_BURST)
+
+
+def _purge(ground: Ground) -> None:
+    """As another process does it, besides the leader."""
+    with suppress(WindrowError):  # a second fault at the same time may have taken the server away
+        for _ in Purger(ground.direct).purge():
+            pass
+
+
+def _reshard(ground: Ground) -> None:
+    with suppress(WindrowError):  # as above
+        wanted = 2 if Registry(ground.direct).shards() == 1 else 1
+        widen_position_topic(ground.direct, wanted)
+        ground.shards.append(wanted)
+        Registry(ground.direct).want_shards(wanted)
+
+
+def _await_reshard(ground: Ground) -> None:
+    def done() -> bool:
+        with suppress(WindrowError):
+            return Registry(ground.direct).shards() == ground.shards[-1]
+        return False
+
+    ground.comes_to(done, _RESHARDED_WITHIN)

@@ -1,0 +1,136 @@
+"""What a run of the lab comes to: a verdict out of its histories. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from windrow.capture.shards import shard_of
+from windrow.lab.checkers import (
+    effects_doubled,
+    effects_missed,
+    judge,
+    misplaced,
+    overtaken,
+    recovered,
+    without_repeats,
+)
+from windrow.lab.history import Effect, Operation, Receipt
+
+RECOVERS_WITHIN: Final = 60.0
+"""Seconds past a fault's detection after which it counts as unrecovered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Faults that happened at one time."""
+
+    faults: tuple[str, ...]
+    began: float
+    healed: float
+    since: float
+    """From when on recovery is counted."""
+    detection: float
+    """Seconds of it that nobody could do anything in."""
+
+    @property
+    def name(self) -> str:
+        return " + ".join(self.faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that was recorded."""
+
+    seed: int
+    delivery: str
+    operations: Sequence[Operation]
+    receipts: Sequence[Receipt]
+    incidents: Sequence[Incident]
+    effects: Sequence[Effect]
+    """What a consumer with an inbox did."""
+    published: int
+    """What the committed positions count."""
+    shards: frozenset[int]
+    """The numbers of shards that there were."""
+    terms: Sequence[tuple[float, str]] = ()
+    """Which relay came to lead when."""
+
+
+@dataclass(frozen=True, slots=True)
+class TortureVerdict:
+    """Zeros from `lost` to `unrecovered` where all is well."""
+
+    seed: int
+    written: int
+    received: int
+    unknown: int
+    """Transactions whose outcome nobody knows: their messages may have come or not."""
+    lost: int
+    duplicated: int
+    reordered: int
+    phantom: int
+    overtaken: int
+    misplaced: int
+    effects_doubled: int
+    effects_missed: int
+    unrecovered: int
+    faults: dict[str, int]
+    """How often each was injected."""
+    recoveries: dict[str, float]
+    """The worst of each, in seconds past its detection time."""
+
+    @property
+    def sound(self) -> bool:
+        return not any(getattr(self, name) for name in WRONG)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+WRONG: Final = (
+    "lost",
+    "duplicated",
+    "reordered",
+    "phantom",
+    "overtaken",
+    "misplaced",
+    "effects_doubled",
+    "effects_missed",
+    "unrecovered",
+)
+
+
+def lane_of(topic: str, shards: frozenset[int]) -> Callable[[str], Hashable]:
+    """Which keys share a shard, whatever their number was."""
+    return lambda key: tuple(shard_of(key.encode(), topic, count) for count in sorted(shards))
+
+
+def verdict_on(run: Run, topic: str) -> TortureVerdict:
+    ids: list[str] = [each.id for each in run.receipts]
+    at_least_once = run.delivery == "at-least-once"
+    found = judge(run.operations, without_repeats(run.operations, ids) if at_least_once else ids)
+    recoveries = [(each, recovery(run, each)) for each in run.incidents]
+    worst: dict[str, float] = {}
+    for incident, seconds in recoveries:
+        if seconds is not None:
+            worst[incident.name] = round(max(seconds, worst.get(incident.name, 0.0)), 2)
+    return TortureVerdict(
+        seed=run.seed,
+        **{name: getattr(found, name) for name in ("written", "lost", "duplicated", "reordered", "phantom")},
+        received=len(ids),
+        unknown=sum(each.outcome == "unknown" for each in run.operations),
+        overtaken=overtaken(run.operations, run.receipts, lane_of(topic, run.shards)),
+        misplaced=0 if at_least_once else misplaced(run.published, len(ids)),
+        effects_doubled=effects_doubled(run.effects),
+        effects_missed=effects_missed(run.operations, run.effects),
+        unrecovered=sum(seconds is None or seconds > RECOVERS_WITHIN for _, seconds in recoveries),
+        faults=dict(Counter(name for each in run.incidents for name in each.faults)),
+        recoveries=dict(sorted(worst.items(), key=lambda each: -each[1])),
+    )
+
+
+def recovery(run: Run, incident: Incident) -> float | None:
+    """Seconds past its detection time; None where nothing came any more."""
+    seconds = recovered(run.operations, run.receipts, incident.since)
+    return None if seconds is None else max(0.0, seconds - incident.detection)

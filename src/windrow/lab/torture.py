@@ -1,0 +1,74 @@
+"""One run: faults by a schedule while writers write, then rest, then the verdict on what came out."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from windrow.lab.effects import read_effects
+from windrow.lab.ground import Ground, end_writers, settle
+from windrow.lab.nemesis import Fault, Step
+from windrow.lab.report import RECOVERS_WITHIN, Incident, Run
+from windrow.relay.events import LeaderAcquired
+
+_SETTLED_WITHIN: Final = 120.0
+_STAFFED_WITHIN: Final = 150.0
+_LINGER: Final = 2.0
+_REST: Final = 1.0
+"""Seconds between a recovery and the next fault at least."""
+
+Say = Callable[[str], None]
+
+
+def torture(ground: Ground, steps: Sequence[Step], faults: Mapping[str, Fault], seconds: float, say: Say) -> Run:
+    """Run the steps that begin within so many seconds, as soon as they are due and the last one is recovered from."""
+    began = time.monotonic()
+    incidents: list[Incident] = []
+    for step in steps:
+        ground.over.wait(max(_REST, began + step.at - time.monotonic()))
+        if ground.over.is_set() or time.monotonic() - began > seconds:
+            break
+        incident = _happen(ground, step, [faults[name] for name in step.faults])
+        incidents.append(incident)
+        _see_recovered(ground, incident, time.monotonic() - began, say)
+        # With one relay alone, or a cold one, the next fault would be another one.
+        ground.comes_to(ground.staffed, _STAFFED_WITHIN)
+    say("letting the writers end, and waiting for the last messages …")
+    end_writers(ground)
+    settle(ground, _SETTLED_WITHIN)
+    time.sleep(_LINGER)  # for what must not come
+    return Run(
+        seed=ground.load.seed,
+        delivery=ground.settings.delivery,
+        operations=ground.operations(),
+        receipts=list(ground.receiver.receipts),
+        incidents=incidents,
+        effects=read_effects(ground.direct),
+        published=ground.published(),
+        shards=frozenset(ground.shards),
+        terms=_terms(ground),
+    )
+
+
+def _happen(ground: Ground, step: Step, faults: Sequence[Fault]) -> Incident:
+    began = time.monotonic()
+    for fault in faults:
+        fault.inject(ground)
+    ground.over.wait(step.hold)
+    for fault in reversed(faults):
+        fault.heal(ground)
+    healed = time.monotonic()
+    since = began if all(each.outage == "beginning" for each in faults) else healed
+    return Incident(step.faults, began, healed, since, max(each.detection for each in faults))
+
+
+def _see_recovered(ground: Ground, incident: Incident, at: float, say: Say) -> None:
+    limit = incident.since + incident.detection + RECOVERS_WITHIN
+    came = ground.comes_to(lambda: ground.receiver.newest >= incident.since, max(1.0, limit - time.monotonic()))
+    state = f"recovered after {time.monotonic() - incident.healed:.1f} s" if came else "NOT RECOVERED"
+    say(f"{at:6.0f} s  {incident.name}, {incident.healed - incident.began:.1f} s: {state}")
+
+
+def _terms(ground: Ground) -> list[tuple[float, str]]:
+    return sorted(
+        (at, relay.name) for relay in ground.relays for at, event in relay.told if event == LeaderAcquired.__name__
+    )

@@ -1,0 +1,122 @@
+"""One transactional producer: its transactions are whole or not there, and what Kafka says is told in our words.
+
+Invariant: after an error that leaves the producer usable no transaction is open, so that a part of its records can be
+tried. Every transaction shows a membership of the leader's group, and Kafka refuses one that is over.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from windrow.errors import Interrupted, PublishFailed, RelayFenced
+from windrow.kafka.clients import error_of, own_exception
+from windrow.publish.sending import refusal
+
+SETTLE_WITHIN: Final = 30.0
+_OFFSETS_WITHIN: Final = 10.0
+_ABORT_WITHIN: Final = 5.0
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001 - librdkafka's own codes start with an underscore
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+_NO_MEMBER: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+    }
+)
+
+
+class MembershipOver(RelayFenced):
+    """The leader whose membership this is leads no more, or in a new generation."""
+
+
+class _SequenceSkipped(Interrupted):
+    """librdkafka aborts the first transaction after one with a refused record; the same one goes through again."""
+
+
+class Transactor:
+    """A producer with a transactional id; `init` ends and fences whoever had it before."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._refusals: list[PublishFailed] = []
+        self._in_transaction = False
+        self.producer = Producer({**config, "delivery.report.only.error": True, "on_delivery": self._refused})
+
+    def init(self) -> None:
+        with self.translated():
+            self.producer.init_transactions(SETTLE_WITHIN)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """Records may be sent; nothing is committed before `finish`."""
+        with self.translated():
+            self._refusals.clear()
+            self.producer.begin_transaction()
+            self._in_transaction = True
+            yield self.producer
+
+    def finish(self, offsets: list[TopicPartition], membership: bytes) -> None:
+        """Commit what was sent and the offsets as one; in a `transaction`."""
+        # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
+        self.producer.flush()
+        self.producer.send_offsets_to_transaction(offsets, membership, _OFFSETS_WITHIN)
+        self.producer.commit_transaction(SETTLE_WITHIN)
+        self._in_transaction = False
+
+    def close(self) -> None:
+        """Leave no transaction open where Kafka can still be told; otherwise the successor ends it."""
+        if self._in_transaction:
+            with contextlib.suppress(KafkaException):
+                self.producer.abort_transaction(_ABORT_WITHIN)
+        self.producer.purge()
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except PublishFailed:  # before a broker was asked
+            self._abort()
+            raise
+        except (KafkaException, SystemError) as raised:
+            exception = own_exception(raised)
+            error = error_of(exception)
+            if self._in_transaction and (self._refusals or error.txn_requires_abort()):
+                self._abort()  # which also brings the reports of what failed
+            if self._refusals:
+                raise self._refusals[0] from exception
+            if error.code() in _FENCED:
+                raise RelayFenced(f"another has taken over: {error.str()}") from exception
+            if error.code() in _NO_MEMBER:
+                raise MembershipOver(f"the group has moved on: {error.str()}") from exception
+            if error.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise _SequenceSkipped(f"Kafka broke off: {error.str()}") from exception
+            raise Interrupted(f"Kafka broke off: {error.str()}") from exception
+
+    def _abort(self) -> None:
+        try:
+            self.producer.abort_transaction(_ABORT_WITHIN)
+        except KafkaException as exception:
+            raise Interrupted(f"Kafka broke off: {error_of(exception).str()}") from exception
+        self._in_transaction = False
+
+    def _refused(self, error: KafkaError, message: Message) -> None:
+        if refused := refusal(error, message.topic() or "?"):
+            self._refusals.append(refused)
+
+
+def persist(attempt: Callable[[], None]) -> None:
+    """Make a transaction, and the same one again where librdkafka has aborted it for what was before it."""
+    try:
+        attempt()
+    except _SequenceSkipped:
+        attempt()

@@ -1,0 +1,105 @@
+"""What a tracker's process shows: how each queue is, and how far the tracker has read. Looked at now and then.
+
+To look reads the topics, as `windrow queue list` does. So it is done for no more than a part of the time, by a thread
+of its own, and what is shown is what was last seen.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from windrow.election.led import State
+from windrow.errors import WindrowError
+from windrow.kafka.clients import client_config, topic_partitions
+from windrow.observe.metrics import Sample
+from windrow.observe.routes import watch_routes
+from windrow.observe.server import Server
+from windrow.parse import Address
+from windrow.queue.log import places_of
+from windrow.queue.overview import QueueFigures, overview
+from windrow.queue.settings import QueueSettings
+from windrow.queue.tracker import Tracker
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY: Final = 5.0
+_LEISURE: Final = 10
+"""Rest so many times as long as looking took."""
+_END_WITHIN: Final = 2.0
+_ANSWER_WITHIN: Final = 10.0
+
+
+def samples_of_queues(
+    settings: QueueSettings, queues: Sequence[QueueFigures], lag: Mapping[int, int]
+) -> Iterator[Sample]:
+    """Of all queues, and of the tracker's progress by partition."""
+    topic = settings.message_topic
+    for each in queues:
+        me = (topic, each.queue)
+        yield Sample("windrow_queue_depth_messages", me, each.depth)
+        yield Sample("windrow_queue_in_flight_messages", me, each.in_flight)
+        yield Sample("windrow_queue_delayed_messages", me, each.delayed)
+        yield Sample("windrow_queue_oldest_age_seconds", me, each.oldest_age)
+        yield Sample("windrow_queue_redelivered_total", me, each.redelivered)
+        yield Sample("windrow_queue_dead_lettered_total", me, each.dead_lettered)
+        yield Sample("windrow_queue_dead_letters", me, each.dead_letters)
+        yield Sample("windrow_queue_consumers", me, each.consumers)
+        yield Sample("windrow_queue_paused", me, each.paused)
+    for partition, markers in lag.items():
+        yield Sample("windrow_tracker_lag_markers", (topic, str(partition)), markers)
+
+
+def tracker_lag(settings: QueueSettings) -> dict[int, int]:
+    """Markers behind the tracker's committed offset, by partition."""
+    partitions = range(topic_partitions(settings).get(settings.marker_topic, 0))
+    places = places_of(settings, settings.tracker_group, settings.marker_topic, partitions)
+    reader = Consumer(client_config(settings, {"group.id": settings.tracker_group, "enable.auto.commit": False}))
+    with closing(reader):
+        ends = {
+            each: reader.get_watermark_offsets(TopicPartition(settings.marker_topic, each), _ANSWER_WITHIN)
+            for each in partitions
+        }
+    return {each: high - max(low, places.get(each, 0)) for each, (low, high) in ends.items()}
+
+
+class _Look:
+    """What was last seen of the queues."""
+
+    def __init__(self, settings: QueueSettings) -> None:
+        self._settings = settings
+        self.queues: Sequence[QueueFigures] = ()
+        self.lag: Mapping[int, int] = {}
+
+    def run(self, wait: Callable[[float], bool]) -> None:
+        rest = 0.0
+        while not wait(rest):
+            began = time.monotonic()
+            try:
+                self.queues, self.lag = overview(self._settings), tracker_lag(self._settings)
+            except (WindrowError, KafkaException) as error:
+                log.warning("tracker of %s: figures are missing: %s", self._settings.message_topic, error)
+            rest = max(_LOOK_EVERY, _LEISURE * (time.monotonic() - began))
+
+
+@contextmanager
+def exposed(tracker: Tracker, address: Address) -> Iterator[Server]:
+    """Meanwhile, show the tracker and its queues at an address."""
+    look, over = _Look(tracker.settings), threading.Event()
+
+    def samples() -> Iterator[Sample]:
+        yield Sample("windrow_tracker_leader", (tracker.settings.message_topic,), tracker.is_leader)
+        yield from samples_of_queues(tracker.settings, look.queues, look.lag)
+
+    thread = threading.Thread(target=look.run, args=(over.wait,), name="watch of queues", daemon=True)
+    with Server(address, watch_routes(samples, lambda: tracker.state is not State.STOPPED)) as server:
+        thread.start()
+        try:
+            yield server
+        finally:
+            over.set()
+            thread.join(_END_WITHIN)

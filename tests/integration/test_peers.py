@@ -1,0 +1,117 @@
+"""The benchmark against peers: each one relays all, once and in order; and what is made of the runs."""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.peers.connect import Connect
+from benchmarks.peers.contenders import Contender, contenders
+from benchmarks.peers.loads import LOADS, QUICK, Run, Stage, latencies
+from benchmarks.peers.plot import plot
+from benchmarks.peers.report import Figure, Ratio, figures, page, ratios, table, verdicts
+from windrow import bench, embedded
+from windrow.bench.bed import Bed
+from windrow.bench.receiver import Receipts
+
+TINY = replace(QUICK, backlog=300, mixed=200, patience=60.0, warm_up=0.1, live=0.2, late=60.0)
+
+
+@pytest.fixture(scope="module")
+def stage(postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession) -> Iterator[Stage]:
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as helpers:
+        # Both processes are up before anything is timed.
+        nothing = Receipts(np.array([1]), np.array([1]))
+        for each in [helpers.submit(latencies, nothing, np.array([0, 0]), 0, 1) for _ in range(2)]:
+            each.result()
+        bed = Bed(bench.QUICK, postgres.url, kafka.client_config, spark, helpers, print, 1, 1, embedded_kafka=True)
+        yield Stage(bed, TINY, partitions=2)
+
+
+@pytest.fixture(scope="module")
+def everybody(kafka: embedded.Kafka) -> Iterator[dict[str, Contender]]:
+    with Connect(kafka.bootstrap_servers) as connect:
+        yield {each.name: each for each in contenders(connect)}
+
+
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        ("windrow", "backlog"),
+        ("Debezium", "mixed sizes"),
+        ("Debezium, tuned", "1k"),
+        ("goharvest's way", "hot key"),
+        ("tomorrow-one's way", "backlog"),
+        ("tomorrow-one's way, hurried", "1k"),
+    ],
+)
+def test_a_contender_relays_all_once_and_in_order(
+    stage: Stage, everybody: dict[str, Contender], name: str, load: str
+) -> None:
+    run = next(each for each in LOADS if each.name == load).run(stage, everybody[name])
+    assert (run.load, run.contender, run.complete) == (load, name, True)
+    assert (run.lost, run.duplicated, run.reordered) == (0, 0, 0)
+    assert all(figure > 0 for figure in run.figures.values())
+
+
+def runs(load: str, figure: str, **whose: list[float]) -> list[Run]:
+    return [
+        Run(load, name, {figure: each}, complete=name != "slow", lost=0, duplicated=0, reordered=0)
+        for name, values in whose.items()
+        for each in values
+    ]
+
+
+BACKLOGS = runs(
+    "backlog", "records_per_s", windrow=[90.0, 110.0, 100.0], quick=[20.0, 25.0, 40.0], slow=[1.0, 1.0, 1.0]
+)
+LATENCIES = runs("1k", "p50_ms", windrow=[6.0], quick=[8.0], slow=[900.0])
+
+
+def test_a_figure_is_the_median_with_its_spread() -> None:
+    found = figures(BACKLOGS)["backlog"]["records_per_s"]
+    assert found["windrow"] == Figure(100.0, 90.0, 110.0, complete=True)
+    assert str(found["slow"]) == "1* (1 to 1)"
+
+
+def test_windrow_is_compared_with_the_best_peer_of_each_figure() -> None:
+    found = [*ratios(figures([*BACKLOGS, *LATENCIES]))]
+    assert found == [
+        Ratio("backlog", "records_per_s", "quick", 4.0, bar=4.0),
+        Ratio("1k", "p50_ms", "quick", 0.75, bar=1.0),
+    ]
+    assert all(each.met for each in found)
+    assert not replace(found[0], ratio=3.9).met
+    assert not replace(found[1], ratio=1.1).met
+    assert "NOT met" in next(verdicts([replace(found[0], ratio=3.9)]))
+
+
+def test_a_record_that_has_not_come_counts_with_the_time_it_was_waited_for() -> None:
+    received = Receipts(np.array([0, 1, 2, 1]), np.array([0, 3_000_000, 4_000_000, 9_000_000]))
+    committed = np.array([0, 1_000_000, 2_000_000, 3_000_000])
+    assert latencies(received, committed, 0, until=1_003_000_000)[0] == 2.0
+    assert latencies(received, committed, 2, until=1_003_000_000)[0] == 1_000.0
+
+
+def test_the_report_names_every_contender_and_load() -> None:
+    everything = [*BACKLOGS, *LATENCIES]
+    measured = figures(everything)
+    about = {
+        "size": {name: getattr(TINY, name) for name in TINY.__slots__},
+        "partitions": 4,
+        "versions": {"windrow": "1"},
+        "machine": "2 cores",
+        "runs": [
+            {"contender": each.contender, "lost": each.lost, "duplicated": each.duplicated, "reordered": each.reordered}
+            for each in everything
+        ],
+    }
+    shown = page(about, measured, [], "peers.svg")
+    for text in (table(measured), shown, plot(measured)):
+        assert all(name in text for name in ("windrow", "quick", "slow"))
+    assert "| windrow | 100 (90 to 110) |" in shown
+    assert "windrow ÷ quick = 4.00 (bar ≥ 4: met)" in shown

@@ -1,0 +1,99 @@
+"""The schedule of a run, and what becomes of its record: pure functions."""
+
+from random import Random
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from windrow.lab.history import Effect, Operation, Receipt, Sent
+from windrow.lab.load import draw
+from windrow.lab.nemesis import faults, schedule
+from windrow.lab.picture import timeline
+from windrow.lab.report import Incident, Run, verdict_on
+
+NAMES = [f"fault {number}" for number in range(12)]
+
+
+def test_a_seed_is_a_schedule() -> None:
+    assert schedule(7, 10, NAMES) == schedule(7, 10, NAMES) != schedule(8, 10, NAMES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_fault_comes_once_in_every_round_and_some_together(seed: int) -> None:
+    steps = schedule(seed, 60, NAMES)
+    happened = [name for step in steps for name in step.faults]
+    for start in range(0, len(happened) - len(NAMES), len(NAMES)):
+        assert set(happened[start : start + len(NAMES)]) == set(NAMES)
+    assert {len(step.faults) for step in steps} == {1, 2}
+    assert [step.at for step in steps] == sorted(step.at for step in steps)
+    assert steps[-1].at < 60 * 60
+
+
+def test_a_log_has_one_reader_and_is_not_resharded() -> None:
+    assert faults(6.0).keys() - faults(6.0, tails=True).keys() == {"reshard"}
+    assert len(faults(6.0)) >= 20
+
+
+def test_only_one_of_several_brokers_can_be_lost_alone() -> None:
+    assert faults(6.0, brokers=3).keys() - faults(6.0).keys() == {"one broker killed", "one broker paused"}
+
+
+def test_an_effect_that_is_missing_and_one_too_many() -> None:
+    verdict = verdict_on(run(GOOD, 2, done="bb"), "topic")
+    assert (verdict.effects_missed, verdict.effects_doubled) == (1, 1)
+    assert not verdict.sound
+
+
+def test_writers_wait_for_hot_keys_first() -> None:
+    shapes = [draw(Random(seed), "client") for seed in range(2_000)]
+    assert {each.kind for each in shapes} == {"plain", "rolled back", "savepoint", "prepared", "early", "long", "large"}
+    assert all(sum(key.startswith("hot") for key in each.keys[1:]) == 0 for each in shapes)
+
+
+def run(receipts: list[Receipt], published: int, delivery: str = "exactly-once", done: str = "ab") -> Run:
+    operations = [
+        Operation("writer", 1, (Sent("a", "key", 1),), "ok", 0.0, 1.0),
+        Operation("writer", 2, (Sent("b", "key", 2),), "ok", 11.0, 12.0),
+    ]
+    effects = [Effect(message, "group", "ok") for message in done]
+    incident = Incident(("leader killed",), 10.0, 14.0, 10.0, 6.0)
+    return Run(
+        3, delivery, operations, receipts, [incident], effects, published, frozenset({1, 2}), [(15.0, "relay <2>")]
+    )
+
+
+GOOD = [Receipt("a", 0, 0, 1.5), Receipt("b", 0, 2, 18.0)]
+
+
+def test_a_sound_run() -> None:
+    verdict = verdict_on(run(GOOD, 2), "topic")
+    assert verdict.sound
+    assert (verdict.written, verdict.received, verdict.faults) == (2, 2, {"leader killed": 1})
+    assert verdict.recoveries == {"leader killed": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("bad", "wrong"),
+    [
+        (run(GOOD[:1], 1), {"lost", "unrecovered"}),
+        (run([*GOOD, GOOD[0]], 3), {"duplicated"}),
+        (run([GOOD[0], Receipt("b", 0, 2, 80.0)], 2), {"unrecovered"}),
+        (run(GOOD[::-1], 2), {"reordered", "overtaken"}),
+        (run(GOOD, 3), {"misplaced"}),
+    ],
+)
+def test_a_run_that_is_not_sound(bad: Run, wrong: set[str]) -> None:
+    verdict = verdict_on(bad, "topic").as_dict()
+    counts = {name for name in verdict if isinstance(verdict[name], int) and verdict[name]}
+    assert counts - {"seed", "written", "received"} == wrong
+
+
+def test_repeats_at_once_are_sound_where_delivery_is_at_least_once() -> None:
+    assert verdict_on(run([GOOD[0], *GOOD], 0, "at-least-once"), "topic").sound
+
+
+def test_the_timeline_is_a_picture() -> None:
+    picture = ET.fromstring(timeline(run(GOOD, 2)))  # noqa: S314 - our own
+    texts = [element.text for element in picture.iter() if element.text]
+    assert any("leader killed (2.0 s)" in text for text in texts)
+    assert "relay <2> leads" in texts
