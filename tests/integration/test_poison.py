@@ -57,6 +57,20 @@ def test_poison_in_the_middle_of_a_backlog(make_pipeline: Callable[..., Pipeline
     assert len(DeadLetters(pipeline.settings).list(10)) == 5
 
 
+@DELIVERIES_AND_LOG
+def test_poison_amid_live_load_takes_no_other_message_with_it(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline()
+    limit_message_size(pipeline, 10_000)
+    values = [TOO_LARGE if number % 9 == 7 else f"{number}".encode() for number in range(120)]
+    good = [value for value in values if value is not TOO_LARGE]
+    with pipeline.relay() as relay:
+        for value in values:
+            pipeline.write(pipeline.message(value))
+        pipeline.wait_published(relay, len(good))
+    assert pipeline.values() == good
+    assert len(DeadLetters(pipeline.settings).list(100)) == len(values) - len(good)
+
+
 @pytest.mark.parametrize(
     ("column", "content", "reason"),
     [

@@ -14,6 +14,7 @@ from windrow.errors import TransformInvalid
 from windrow.kafka.clients import create_topic
 from windrow.publish.dead_letter import DeadLetters
 from windrow.relay import Relay
+from windrow.relay.watch import Watch
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -71,8 +72,10 @@ def test_message_that_kafka_refuses_becomes_a_dead_letter(make_pipeline: Callabl
     pipeline = transformed(make_pipeline(), query)
     limit_message_size(pipeline, 10_000)
     pipeline.write(*(pipeline.message(text) for text in ("one", "large", "two")))
-    with pipeline.relay() as relay:
+    with pipeline.relay() as relay, Watch(pipeline.settings) as watch:
         pipeline.wait_published(relay, 2, 120)
+        wait_for(lambda: watch.view.figures().counts["dead_lettered"] == 1, "the figures to tell of it")
+        assert watch.view.figures().times["latency"].count == 3
     assert pipeline.values() == [b"one", b"two"]
     assert [letter.id for letter in DeadLetters(pipeline.settings).list(10)] == [2]
 

@@ -7,12 +7,7 @@ import pytest
 
 from windrow.kafka.statistics import Statistics
 from windrow.observe.histogram import BOUNDS, Histogram
-from windrow.record import Record
 from windrow.relay.tally import ShardFigures, Tally
-
-
-def a_record(written_at: int | None) -> Record:
-    return Record(1, "topic", None, b"", [], [], None, None, written_at)
 
 
 def test_figures_of_successive_tasks_add_up() -> None:
@@ -54,10 +49,10 @@ def test_figures_of_another_version_are_read_as_far_as_they_are_known() -> None:
 
 def test_latency_counts_every_record_though_few_are_timed() -> None:
     tally = Tally()
-    tally.arrived([a_record(None if each % 64 else 9_500_000) for each in range(1_000)], now=10.0)
-    tally.arrived([a_record(9_900_000) for _ in range(10_000)], now=10.0)
-    tally.arrived([a_record(11_000_000)], now=10.0)  # the database's clock is ahead
-    tally.arrived([a_record(None)], now=10.0)
+    tally.arrived([None if each % 64 else 9_500_000 for each in range(1_000)], now=10.0)
+    tally.arrived([9_900_000] * 10_000, now=10.0)
+    tally.arrived([11_000_000], now=10.0)  # the database's clock is ahead
+    tally.arrived([None], now=10.0)
     latency = tally.take().times["latency"]
     assert latency.count == 11_001
     assert latency.sum == pytest.approx(1_000 * 0.5 + 10_000 * 0.1)

@@ -178,10 +178,10 @@ def test_nothing_of_opentelemetry_is_imported_for_who_does_not_use_it() -> None:
 def test_without_opentelemetry_the_setting_names_the_remedy() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from windrow.errors import SettingsInvalid\n"
+        "from windrow.errors import ExtraMissing\n"
         "from windrow.observe.provider import send_spans\n"
         "try:\n    send_spans('environment', 'shop')\n"
-        "except SettingsInvalid as error:\n    print(error)"
+        "except ExtraMissing as error:\n    print(error)"
     )
     assert 'pip install "windrow[otel]"' in python(program)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
-from psycopg.sql import SQL, Literal
+from psycopg.sql import SQL, Composed, Literal
 
 from windrow.capture.position import MAX_SNAPSHOT, Position, Snapshot
-from windrow.capture.protocol import closed_on_error
+from windrow.capture.protocol import closed_on_error, selected
 from windrow.capture.snapshot import NO_BOUND, SnapshotCapture
 from windrow.database.connections import interruptible
 from windrow.errors import PositionForeign
@@ -124,19 +124,28 @@ class SpanCapture(SnapshotCapture):
 
     def read(self, start: Position, end: Position) -> Iterator[pa.RecordBatch]:
         """The rows between two positions in the order of their ids, page by page."""
-        span = between(start, end)
-        after = span.after
+        columns = SQL(", ".join(f"{getattr(self._layout.columns, name)} AS {name}" for name in _COLUMNS))
         with interruptible():
-            if start.hi is None:
-                after = self._before_first(span.lo, span.hi)
+            span = self._span(start, end)
             while True:
-                with self._arrow.cursor() as cursor:
-                    cursor.execute(self._statement(replace(span, after=after)))
-                    rows = cursor.fetch_arrow_table().combine_chunks()
-                if rows.num_rows == 0:
+                last = None
+                for rows in self._batches(self._statement(span, columns).as_string(self._connection)):
+                    yield _messages(rows)
+                    last = rows
+                if last is None:
                     return
-                yield _messages(rows)
-                after = rows.column("id")[-1].as_py()
+                span = replace(span, after=last.column("id")[-1].as_py())
+
+    def written(self, start: Position, end: Position) -> list[int | None]:
+        """When the rows of a page between two positions were written, in microseconds since 1970."""
+        columns = SQL(", ".join(selected(self._layout, ("id", "written_at"))))
+        with interruptible():
+            statement = self._statement(self._span(start, end), columns)
+            return [at for _, at in self._connection.execute(statement).fetchall()]
+
+    def _span(self, start: Position, end: Position) -> Span:
+        span = between(start, end)
+        return span if start.hi else replace(span, after=self._before_first(span.lo, span.hi))
 
     def _reach_in(self, start: Position, hi: Snapshot, bound: _Bound) -> Reach:
         row = self._row("ahead", lo=str(start.lo), hi=str(hi), after=start.after, **bound._asdict())
@@ -145,25 +154,22 @@ class SpanCapture(SnapshotCapture):
             return Reach(replace(start, hi=hi, after=last), fitting)
         return Reach(Position(start.database, hi), found)
 
-    def _statement(self, span: Span) -> str:
-        columns = ", ".join(f"{getattr(self._layout.columns, name)} AS {name}" for name in _COLUMNS)
-        fragments = {**self._fragments, "columns": SQL(columns), "names": SQL(", ".join(_COLUMNS))}
+    def _statement(self, span: Span, columns: SQL) -> Composed:
         return self._tables.query(
             "snapshot",
             "page",
-            **fragments,
+            **{**self._fragments, "columns": columns},
             lo=Literal(str(span.lo)),
             hi=Literal(str(span.hi)),
             after=Literal(span.after),
             upto=Literal(span.upto),
             records=Literal(self._limits.page_records),
-            bytes=Literal(int(self._limits.page_bytes)),
-        ).as_string(self._connection)
+        )
 
 
-def _messages(rows: pa.Table) -> pa.RecordBatch:
+def _messages(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with their headers as pairs, which the table keeps as two arrays."""
-    columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     names, contents = columns["header_keys"], columns["header_values"]
     pairs = pa.StructArray.from_arrays([names.values, contents.values], fields=list(HEADERS.value_type))
     columns["headers"] = pa.ListArray.from_arrays(names.offsets, pairs)

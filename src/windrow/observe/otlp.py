@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from windrow.errors import SettingsInvalid
+from windrow.extras import needed
 from windrow.observe.histogram import Histogram
 from windrow.observe.metrics import BY_NAME, Kind, Sample, buckets, series
 from windrow.observe.provider import provided
@@ -67,9 +67,7 @@ class _Asked:
 
 
 def _provider(otlp: str) -> "MeterProvider":
-    try:
+    with needed("otel"):
         from opentelemetry.metrics import MeterProvider, get_meter_provider  # noqa: PLC0415 - as above
-    except ImportError as error:
-        raise SettingsInvalid(['observe.otlp: OpenTelemetry is not there: pip install "windrow[otel]"']) from error
     made = provided("observe.otlp", otlp)
     return made if isinstance(made, MeterProvider) else get_meter_provider()

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from windrow.errors import SettingsInvalid
+from windrow.extras import needed
 from windrow.observe.sends import SendSpans
 from windrow.observe.tracing import TRACER
 
@@ -45,11 +46,8 @@ def _provider(tracing: str) -> "TracerProvider":
 
 
 def _made(tracing: str) -> "TracerProvider":
-    try:
+    with needed("otel"):
         from opentelemetry.trace import TracerProvider, get_tracer_provider  # noqa: PLC0415 - only where it is wanted
-    except ImportError as error:
-        mistake = 'tracing: OpenTelemetry is not there: pip install "windrow[otel]", where Spark\'s tasks run'
-        raise SettingsInvalid([mistake]) from error
     made = provided("tracing", tracing)
     return made if isinstance(made, TracerProvider) else get_tracer_provider()
 

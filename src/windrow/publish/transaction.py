@@ -21,6 +21,7 @@ from confluent_kafka import TopicPartition
 from windrow.errors import Interrupted, RelayFenced
 from windrow.kafka.clients import committed_position, position_reader
 from windrow.observe.provider import send_spans
+from windrow.publish.protocol import Join
 from windrow.publish.sending import DEFAULTS, producer_config, send
 from windrow.publish.transactor import SETTLE_WITHIN, Transactor, persist
 from windrow.record import Committed, Progress, Record, Released, Shard
@@ -102,20 +103,14 @@ class TransactionalPublisher:
     def _read_committed(self) -> None:
         self.committed = committed_position(self._reader, self._settings, self._shard)
 
-    def publish(self, records: Sequence[Record], progress: Progress | Released) -> None:
-        """Publish the records and the progress that they make, or raise and publish nothing."""
-        before = self.committed or Committed(0, "")
-        published = before.published + len(records)
-        if isinstance(progress, Released):
-            after = before._replace(published=published, released=progress.number)
-        else:
-            after = before._replace(published=published, position=progress.encode())
-        self._commit(records, after)
+    def publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None = None) -> None:
+        """Publish the records, and what joins them, and the progress that they make, or raise and publish nothing."""
+        persist(partial(self._try_publish, records, progress, join))
 
     def renew(self) -> None:
         """Commit what is committed anew: Kafka does not forget it, and says whether this publisher is fenced."""
         if self.committed is not None:
-            self._commit([], self.committed)
+            persist(partial(self._try_renew, self.committed))
 
     def listen(self) -> None:
         """Let the clients say what they have to say."""
@@ -130,17 +125,32 @@ class TransactionalPublisher:
             for page in pages:
                 send(producer, self._source, sending.enter_context(self._traced(page)))
                 count += len(page)
-            before = self.committed or Committed(0, "")
-            self._finish(before._replace(published=before.published + count, position=progress.encode()))
+            self._finish(self._after(count, progress))
         return count
 
-    def _commit(self, records: Sequence[Record], committed: Committed) -> None:
-        persist(partial(self._try_commit, records, committed))
+    def _try_publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None) -> None:
+        with contextlib.ExitStack() as sending, self._transactor.transaction() as producer:
+            send(producer, self._source, sending.enter_context(self._traced(records)))
+            count = len(records)
+            if join:
+                producer.flush()
+                if joined := join():
+                    more, progress = joined
+                    send(producer, self._source, sending.enter_context(self._traced(more)))
+                    count += len(more)
+            self._finish(self._after(count, progress))
 
-    def _try_commit(self, records: Sequence[Record], committed: Committed) -> None:
-        with self._traced(records) as traced, self._transactor.transaction() as producer:
-            send(producer, self._source, traced)
+    def _try_renew(self, committed: Committed) -> None:
+        with self._transactor.transaction():
             self._finish(committed)
+
+    def _after(self, count: int, progress: Progress | Released) -> Committed:
+        """What is committed once so many more records are."""
+        before = self.committed or Committed(0, "")
+        published = before.published + count
+        if isinstance(progress, Released):
+            return before._replace(published=published, released=progress.number)
+        return before._replace(published=published, position=progress.encode())
 
     def _traced(self, records: Sequence[Record]) -> AbstractContextManager[Sequence[Record]]:
         """The records with the spans of their sending, which end with the transaction."""

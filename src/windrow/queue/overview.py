@@ -7,6 +7,7 @@ the markers, by the tracker's own rules. So it can be seen also while no tracker
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,7 @@ from windrow.queue.settings import QueueSettings
 
 _ANSWER_WITHIN: Final = 10.0
 _MILLISECOND: Final = 1e-3
+_ASKED_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def overview(
 
 def waiting(settings: QueueSettings, queue: str) -> Iterator[Entry]:
     """The messages that no consumer of the queue has taken yet, oldest first within a partition."""
-    starts = _starts(settings, queue)
+    starts = _starts(settings, [queue])[queue]
     for record in read_all(settings, settings.message_topic, starts):
         if _queue(record) == queue:
             yield record
@@ -112,7 +114,7 @@ def _count_waiting(
     progress: Progress | None,
 ) -> None:
     """Named queues are looked for behind their consumers alone; unnamed ones in all of the topic."""
-    starts = {queue: _starts(settings, queue) for queue in (members if queues is None else queues)}
+    starts = _starts(settings, members if queues is None else queues)
     partitions = range(topic_partitions(settings).get(settings.message_topic, 0))
     first = {
         each: 0 if queues is None else min((place.get(each, 0) for place in starts.values()), default=0)
@@ -134,9 +136,13 @@ def _queue(record: Entry) -> str | None:
     return queue_of(key, record.headers if key is None else None)
 
 
-def _starts(settings: QueueSettings, queue: str) -> dict[int, int]:
-    partitions = range(topic_partitions(settings).get(settings.message_topic, 0))
-    return places_of(settings, settings.group(queue), settings.message_topic, partitions)
+def _starts(settings: QueueSettings, queues: Collection[str]) -> dict[str, dict[int, int]]:
+    """Where the consumers of each queue stand. Each is asked for by a client of its group's; some at a time."""
+    topic = settings.message_topic
+    partitions = range(topic_partitions(settings).get(topic, 0))
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
+        places = threads.map(lambda queue: places_of(settings, settings.group(queue), topic, partitions), queues)
+        return dict(zip(queues, places, strict=True))
 
 
 def _count_held(settings: QueueSettings, tally: _Tally) -> None:

@@ -24,13 +24,14 @@ from windrow.settings import Settings
 _GARBAGE: Final = 1_000_000
 """Objects between two collections. A page is tens of thousands of them, none in a cycle: looking through them every
 seven hundred, as Python does by itself, costs half of the time that it takes to read them."""
-REPORT: Final = "shard int, ending string, records long, transactions long, error string"
+REPORT: Final = "shard int, ending string, records long, transactions long, dead_lettered long, error string"
 REPORT_SCHEMA: Final = pa.schema(
     [
         pa.field("shard", pa.int32()),
         pa.field("ending", pa.string()),
         pa.field("records", pa.int64()),
         pa.field("transactions", pa.int64()),
+        pa.field("dead_lettered", pa.int64()),
         pa.field("error", pa.string()),
     ]
 )

@@ -8,8 +8,8 @@ has come to the target that it was given.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -50,7 +50,8 @@ class ShardReport:
     ending: Ending
     records: int
     transactions: int
-    error: str
+    dead_lettered: int
+    error: str = ""
     """The error's class and message where it failed, otherwise empty."""
 
 
@@ -70,6 +71,24 @@ class _Over(Exception):
         self.ending: Ending = ending
 
 
+class _Ahead:
+    """The pages of a capture, in turn; the next one may be read before it is taken."""
+
+    def __init__(self, thread: ThreadPoolExecutor, read: Callable[[], Page]) -> None:
+        self._thread, self._read = thread, read
+        self._next: Future[Page] | None = None
+
+    def begin(self) -> Future[Page]:
+        """Read the next page meanwhile, unless that has begun."""
+        if self._next is None:
+            self._next = self._thread.submit(self._read)
+        return self._next
+
+    def take(self) -> Page:
+        taken, self._next = self._next, None
+        return taken.result() if taken else self._read()
+
+
 class ShardLoop:
     """One shard in one epoch; with a target, until it stands at that position."""
 
@@ -77,6 +96,8 @@ class ShardLoop:
         self._settings, self._shard, self._epoch, self._target = settings, shard, epoch, target
         self._ends_at = time.monotonic() + (settings.epoch + _HEIR_WITHIN).total_seconds()
         self._records = self._transactions = self._failures = 0
+        self.dead_lettered = 0
+        """Messages that it has put aside."""
         self._commit_idle_at = 0.0
         self._renewed = False
         self._in_flight, self._tally = InFlight(), Tally()
@@ -105,29 +126,62 @@ class ShardLoop:
 
     def _pump(self, seat: Seat, capture: Capture, publisher: Publisher, aside: Aside) -> None:
         limits = self._settings.limits
-        last_message = time.monotonic()
-        with ThreadPoolExecutor(1) as ahead:
-            page = self._next(capture)
+        joins = limits.reads_ahead and self._settings.delivery == "exactly-once"
+        last_message, in_a_row = time.monotonic(), False
+        with ThreadPoolExecutor(1) as thread:
+            ahead = _Ahead(thread, partial(self._next, capture))
+            page = ahead.take()
             while True:
-                # More is waiting: read on while this page is being published.
-                following = ahead.submit(self._next, capture) if page.more and limits.reads_ahead else None
+                if page.more and limits.reads_ahead:
+                    ahead.begin()  # More is waiting: read on while this page is being published.
                 if publisher.committed and page.release > publisher.committed.released:
                     self._release(seat, publisher, aside, page.release)
                 if page.records:
-                    self.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
-                    self._in_flight.committed()
-                    self._count(len(page.records))
-                    self._tally.arrived(page.records, time.time())
-                    last_message = time.monotonic()
+                    joinable = joins and in_a_row and not page.more and not aside.blocking
+                    self._publish_page(publisher, aside, page, ahead if joinable else None)
+                    last_message, in_a_row = time.monotonic(), True
                 elif self._target is not None and page.position.encode() == self._target:
                     publisher.publish([], page.position)
                     raise _Over("drained")
                 elif not page.more:
                     self._commit_idle(publisher, page)
                     self._listen(publisher)
-                    idle = time.monotonic() - last_message
+                    idle, in_a_row = time.monotonic() - last_message, False
                     capture.wait(poll_delay(idle, limits.mark_backoff, limits.max_mark_backoff))
-                page = following.result() if following else self._next(capture)
+                page = ahead.take()
+
+    def _publish_page(self, publisher: Publisher, aside: Aside, page: Page, ahead: _Ahead | None) -> None:
+        """Publish a page; together with the next one, where that can be."""
+        published = self._publish_joined(publisher, page, ahead) if ahead else []
+        if not published:
+            self.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
+            published = [page]
+        for each in published:
+            self._in_flight.committed()
+            self._tally.arrived([record.written_at for record in each.records], time.time())
+        self._count(sum(len(each.records) for each in published))
+
+    def _publish_joined(self, publisher: Publisher, page: Page, ahead: _Ahead) -> list[Page]:
+        """Publish a page and, in the same transaction, what was written while it was being sent, which so is spared the
+        wait for a transaction of its own. Returns the pages; none where Kafka refuses something of them.
+        """
+        pages, began = [page], time.monotonic()
+
+        def join() -> tuple[Sequence[Record], Progress] | None:
+            found = ahead.begin()
+            if found.exception() or not found.result().goes_along(page):
+                return None
+            pages[1:] = [found.result()]
+            return pages[1].records, pages[1].position
+
+        try:
+            publisher.publish(page.records, page.position, join)
+        except PublishFailed:
+            return []  # the second one, where it was read, keeps its turn
+        if len(pages) > 1:
+            ahead.take()
+        self._tally.committed(sum(len(each.records) for each in pages), time.monotonic() - began)
+        return pages
 
     def _release(self, seat: Seat, publisher: Publisher, aside: Aside, latest: int) -> None:
         """Publish what was released of the dead letters since the last time, before anything else of its keys."""
@@ -176,6 +230,7 @@ class ShardLoop:
             refusal,
         )
         batch.refuse(poison, str(refusal))
+        self.dead_lettered += len(poison)
         self._tally.count("dead_lettered", len(poison))
         refused = {each.id for each in poison}
         return [([each for each in records if each.id not in refused], progress)]
@@ -266,4 +321,4 @@ class ShardLoop:
         return time.monotonic() < self._ends_at
 
     def _report(self, ending: Ending, error: str = "") -> ShardReport:
-        return ShardReport(self._shard.index, ending, self._records, self._transactions, error)
+        return ShardReport(self._shard.index, ending, self._records, self._transactions, self.dead_lettered, error)

@@ -9,17 +9,14 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Final, Self
 
 from windrow.observe.histogram import Histogram
-from windrow.record import Record
 
 COUNTS: Final = ("captured", "published", "dead_lettered", "transactions", "fencings", "interruptions")
 TIMES: Final = ("latency", "page", "transaction")
 _LOOKED_AT: Final = 64
 """Of so many records of a page, at most, the latency is looked at."""
-_WRITTEN_AT: Final = attrgetter("written_at")
 
 
 @dataclass(slots=True)
@@ -85,14 +82,14 @@ class Tally:
             self._since.counts["transactions"] += 1
             self._since.times["transaction"].add(seconds)
 
-    def arrived(self, records: Sequence[Record], now: float) -> None:
-        """All of a page is acknowledged. The time of writing is by the database's clock, which may be ahead of ours;
-        of large pages some records stand for all.
+    def arrived(self, written_at: Sequence[int | None], now: float) -> None:
+        """All of a page is acknowledged, whose records were written at these times as far as they are known, by the
+        database's clock, which may be ahead of ours; of large pages some records stand for all.
         """
-        written = [at for at in map(_WRITTEN_AT, records) if at is not None]
-        seconds = [max(0.0, now - at / 1e6) for at in written[:: len(written) // _LOOKED_AT + 1]]
+        known = [at for at in written_at if at is not None]
+        seconds = [max(0.0, now - at / 1e6) for at in known[:: len(known) // _LOOKED_AT + 1]]
         with self._lock:
-            self._since.times["latency"].spread(seconds, len(records))
+            self._since.times["latency"].spread(seconds, len(written_at))
 
     def take(self) -> ShardFigures:
         """What was counted since this was last asked."""

@@ -127,7 +127,7 @@ class TransformLoop:
         self._target = Position.decode(target) if target else None
         self._released = 0
         self._ends_at = time.monotonic() + settings.epoch.total_seconds()
-        self._records = self._transactions = self._failures = 0
+        self._records = self._transactions = self._dead_lettered = self._failures = 0
         self._commit_idle_at = 0.0
         self._tally = Tally()
 
@@ -170,15 +170,18 @@ class TransformLoop:
             within = self._target.lo if self._target else None
             reach = capture.reach(position, limits.records_at_once, limits.page_bytes, within)
             if reach.records or self._is_worth_a_commit(position, reach):
-                began = time.monotonic()
+                began, written = time.monotonic(), capture.written(position, reach.end) if reach.records else []
                 report = self._run_job(_Plan(self._settings, self._shard, self._epoch, committed, position, reach.end))
                 if report.ending == "failed":
                     return self._report("failed", report.error)
                 position, committed = reach.end, reach.end.encode()
                 self._records += report.records
                 self._transactions += 1
+                self._dead_lettered += report.dead_lettered
                 self._tally.count("captured", reach.records)
+                self._tally.count("dead_lettered", report.dead_lettered)
                 self._tally.committed(report.records, time.monotonic() - began)
+                self._tally.arrived(written, time.time())
                 self._failures = 0
                 last_message = time.monotonic()
             else:
@@ -232,7 +235,7 @@ class TransformLoop:
         return self._over.is_set() or time.monotonic() >= self._ends_at
 
     def _report(self, ending: Ending, error: str = "") -> ShardReport:
-        return ShardReport(self._shard.index, ending, self._records, self._transactions, error)
+        return ShardReport(self._shard.index, ending, self._records, self._transactions, self._dead_lettered, error)
 
 
 def _transformed(spark: SparkSession, rows: DataFrame, query: str) -> DataFrame:
@@ -277,20 +280,20 @@ def _publish_page(plan: _Plan, page: Page) -> ShardReport:
             seat.take()
             turn = seat.turn()
             if turn.epoch != plan.epoch:
-                return ShardReport(plan.shard.index, "superseded", 0, 0, "RelayFenced: another epoch has begun")
+                return ShardReport(plan.shard.index, "superseded", 0, 0, 0, "RelayFenced: another epoch has begun")
             publisher.open(turn.membership, turn.saved)
             standing = publisher.committed.position if publisher.committed else None
             if standing == plan.end.encode():
-                return ShardReport(plan.shard.index, "time", 0, 0, "")
+                return ShardReport(plan.shard.index, "time", 0, 0, 0)
             if standing != plan.committed:
                 raise RelayFenced("the shard has moved on since this page was planned")
             aside = Aside(plan.settings, plan.shard, publisher, seat.connection)
             aside.settle()
             loop = ShardLoop(plan.settings, plan.shard, plan.epoch)
             loop.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
-            return ShardReport(plan.shard.index, "time", len(page.records), 1, "")
+            return ShardReport(plan.shard.index, "time", len(page.records), 1, loop.dead_lettered)
     except WindrowError as error:
-        return ShardReport(plan.shard.index, "failed", 0, 0, f"{type(error).__name__}: {error}")
+        return ShardReport(plan.shard.index, "failed", 0, 0, 0, f"{type(error).__name__}: {error}")
 
 
 def _is_the_querys_fault(error: BaseException) -> bool:

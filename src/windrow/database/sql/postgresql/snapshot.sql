@@ -70,20 +70,12 @@ FROM (
 ) AS numbered
 
 -- name: page
--- The next rows between two snapshots in the order of their ids, bounded by number and by size (one row at least).
-SELECT {names}
-FROM (
-  SELECT *, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before
-  FROM (
-    SELECT {columns}, {size} AS size
-    FROM {outbox}
-    WHERE {id} > {after} AND {id} <= {upto}
-      AND pg_visible_in_snapshot(tx, {hi}::pg_snapshot)
-      AND NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
-      AND {mine}
-    ORDER BY 1
-    LIMIT {records}
-  ) AS next
-) AS summed
-WHERE before < {bytes}
-ORDER BY id
+-- The next rows between two snapshots in the order of their ids.
+SELECT {columns}
+FROM {outbox}
+WHERE {id} > {after} AND {id} <= {upto}
+  AND pg_visible_in_snapshot(tx, {hi}::pg_snapshot)
+  AND NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
+  AND {mine}
+ORDER BY 1
+LIMIT {records}
