@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+ARCHIVE := .venv/spark.jsa
 # Processes that run tests, each with servers of its own; many tests wait more than they work.
 WORKERS ?= 2
 
@@ -23,7 +24,10 @@ $(READY): requirements.lock pyproject.toml tools/setup.py
 demo: $(READY) ## the main job on embedded servers: an order service, the relay on Spark, a consumer, a verdict
 	@exec $(BIN)/windrow demo $(ARGS)
 
-test: $(READY) ## the tests, on real servers that they start themselves (ARGS="-k word" picks some)
+$(ARCHIVE): $(READY) tools/spark_archive.py
+	-@$(BIN)/python tools/spark_archive.py $@
+
+test: $(READY) $(ARCHIVE) ## the tests, on real servers that they start themselves (ARGS="-k word" picks some)
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench-peers: $(READY) ## windrow against its peers, 25 minutes, into docs/reference (ARGS=--quick tries it out)
