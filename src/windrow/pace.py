@@ -4,7 +4,8 @@ from datetime import timedelta
 from typing import Final
 
 _EAGERNESS: Final = 20
-_LONGEST_BACKOFF: Final = 30.0
+NOTICED_WITHIN: Final = timedelta(seconds=2)
+"""Servers that were away are noticed so soon when they are back."""
 
 
 def poll_delay(idle: float, shortest: timedelta, longest: timedelta) -> float:
@@ -15,6 +16,9 @@ def poll_delay(idle: float, shortest: timedelta, longest: timedelta) -> float:
     return max(min(idle / _EAGERNESS, longest.total_seconds()), shortest.total_seconds())
 
 
-def backoff(failures: int, first: timedelta) -> float:
-    """Seconds to wait after so many failures in a row: doubled each time, up to half a minute."""
-    return min(first.total_seconds() * 2.0 ** min(failures - 1, 16), _LONGEST_BACKOFF)
+def backoff(failures: int, first: timedelta, longest: timedelta = NOTICED_WITHIN) -> float:
+    """Seconds to wait after so many failures in a row: doubled each time, up to the longest.
+
+    `first` holds also where it is the longer one of the two.
+    """
+    return min(first.total_seconds() * 2.0 ** min(failures - 1, 16), max(first, longest).total_seconds())

@@ -18,7 +18,6 @@ from windrow.cli import windrow
 from windrow.errors import MessageInvalid
 from windrow.outbox import AsyncOutbox, queue_message
 from windrow.queue import Queue, QueueConsumer, QueueMessage, QueueProducer, QueueSettings, Reject, Worker
-from windrow.queue.worker import backoff
 from windrow.testing import AsyncRecordingOutbox, RecordingOutbox
 
 EXAMPLES = code("docs/how-to/queues.md")
@@ -68,10 +67,6 @@ def test_worker_retries_rejects_and_acknowledges(make_queues: Callable[..., Queu
     reasons = {each.value(): header(each, "x-dead-letter-reason") or "" for each in queues.dead_letters()}
     assert reasons[b"spam"] == "of no use"
     assert set(reasons) == {b"spam", b"bad"}
-
-
-def test_back_off_doubles_up_to_a_bound() -> None:
-    assert [backoff(attempt).total_seconds() for attempt in (1, 2, 3, 100)] == [1, 2, 4, 600]
 
 
 def test_interrupted_consumers_messages_and_delayed_ones_are_delivered(make_queues: Callable[..., Queues]) -> None:

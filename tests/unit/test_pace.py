@@ -33,11 +33,17 @@ def test_the_shortest_wait_holds_where_it_is_longer_than_the_longest() -> None:
     assert poll_delay(0, _LONG, _SHORT) == poll_delay(100, _LONG, _SHORT) == 0.05
 
 
-def test_back_off_doubles_up_to_half_a_minute() -> None:
-    waits = [backoff(failures, timedelta(milliseconds=500)) for failures in range(1, 10)]
+def test_back_off_doubles_up_to_the_longest() -> None:
+    waits = [backoff(failures, timedelta(milliseconds=500), timedelta(seconds=30)) for failures in range(1, 10)]
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
+def test_servers_that_are_back_are_noticed_within_two_seconds() -> None:
+    assert backoff(1_000, timedelta(milliseconds=500)) == 2
+    assert backoff(1_000, timedelta(seconds=5)) == 5
+
+
 @given(st.integers(1, 10_000), st.timedeltas(timedelta(microseconds=1), timedelta(seconds=30)))
-def test_back_off_never_shrinks_and_never_exceeds_half_a_minute(failures: int, first: timedelta) -> None:
-    assert first.total_seconds() <= backoff(failures, first) <= backoff(failures + 1, first) <= 30
+def test_back_off_never_shrinks_and_never_exceeds_the_longest(failures: int, first: timedelta) -> None:
+    longest = timedelta(seconds=30)
+    assert first.total_seconds() <= backoff(failures, first, longest) <= backoff(failures + 1, first, longest) <= 30

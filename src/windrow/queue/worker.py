@@ -14,6 +14,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Final, TypeAlias
 
 from windrow.errors import LeaseLost
+from windrow.pace import backoff
 from windrow.queue.consumer import AsyncQueueConsumer, QueueConsumer
 from windrow.queue.message import QueueMessage
 from windrow.queue.producer import AsyncQueueProducer, QueueProducer
@@ -31,11 +32,6 @@ _GRACE: Final = timedelta(seconds=30)
 
 class Reject(Exception):
     """Raised by a handler: the message is of no use, and becomes a dead letter with this reason."""
-
-
-def backoff(attempt: int, first: timedelta = _FIRST, longest: timedelta = _LONGEST) -> timedelta:
-    """How long to wait after the attempt that failed: doubled each time."""
-    return min(longest, first * (1 << min(attempt - 1, 20)))
 
 
 class Worker:
@@ -117,7 +113,7 @@ class Worker:
             log.warning("queue %s: rejected: %s", self._queue, error)
             self._say(lambda: message.reject(str(error) or "rejected"))
             return
-        delay = backoff(message.attempt, self._first)
+        delay = timedelta(seconds=backoff(message.attempt, self._first, _LONGEST))
         log.warning(
             "queue %s: attempt %d failed, again in %s: %r", self._queue, message.attempt, delay, error, exc_info=error
         )
