@@ -13,8 +13,8 @@ from psycopg.types.json import Jsonb
 
 from fix_pipeline import Foreign, Pipeline, limit_message_size, wait_for
 from windrow.capture.mark import MarkCapture
+from windrow.database.connections import settle_plans
 from windrow.database.layouts import TOMORROW_ONE
-from windrow.database.postgres import PLANS
 from windrow.database.queries import query
 from windrow.database.tables import Tables
 from windrow.election.mandate import Term
@@ -211,8 +211,7 @@ def test_pages_are_found_by_the_index_of_what_waits(make: Callable[..., Tomorrow
     free = query("mark", "free").format(ripe=SQL("true"), **TOMORROW_ONE.fragments())
     statement = SQL("EXPLAIN SELECT id FROM {outbox} WHERE {free} ORDER BY id LIMIT 100")
     with pipeline.connect() as connection:
-        for setting in PLANS:
-            connection.execute(setting)
+        settle_plans(connection)
         tables = Tables.beside(pipeline.settings.outbox_table)
         plan = connection.execute(tables.fill(statement, free=free), {"held": [uuid4()]}).fetchall()
     assert f"{pipeline.settings.outbox_table}_id_idx" in str(plan)

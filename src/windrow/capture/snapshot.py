@@ -34,7 +34,7 @@ from windrow.capture.protocol import Page, closed_on_error, selected
 from windrow.capture.shards import predicate
 from windrow.database.adoption import layout_of
 from windrow.database.connections import interruptible
-from windrow.database.postgres import PLANS, connect, connection_string
+from windrow.database.postgres import connect, connection_string, settled
 from windrow.database.tables import Tables
 from windrow.errors import Interrupted, PositionForeign
 from windrow.record import Record, Shard
@@ -43,7 +43,7 @@ from windrow.settings import Settings
 _ANOTHER: Final = "Give the capture that the relay was run with, or another name to begin anew under."
 NO_BOUND: Final = 2**62
 _BATCH_BYTES: Final = StatementOptions.BATCH_SIZE_HINT_BYTES.value
-_SESSION: Final = (*PLANS, "SET default_transaction_read_only = on")
+_SESSION: Final = settled(default_transaction_read_only="on")
 
 
 class Control(NamedTuple):
@@ -78,8 +78,7 @@ class SnapshotCapture:
             # A backlog's rows pass by the hundred thousand: there the time of writing is read of some only.
             some = not settings.tracing
             self._paged = SQL(", ".join(selected(self._layout, Record._fields, some=some)))
-            for setting in _SESSION:
-                self._connection.execute(setting)
+            self._connection.execute(_SESSION.encode())
         self._position = Position("")
         self._ahead: Iterator[pa.RecordBatch] = iter(())
 
@@ -215,6 +214,6 @@ class SnapshotCapture:
         """A second connection that returns results as Arrow, opened with the first backlog."""
         connection = adbc.connect(self._source, autocommit=True)
         with connection.cursor() as cursor:
-            for setting in _SESSION:
-                cursor.execute(setting)
+            cursor.execute(_SESSION)
+            cursor.fetchall()
         return connection

@@ -88,8 +88,7 @@ def brief_transaction(connection: Connection) -> Iterator[None]:
 def settle_plans(connection: Connection) -> None:
     """Have statements planned as they are written for; MySQL plans by their hints."""
     if not isinstance(connection, mysql.Connection):
-        for setting in postgres.PLANS:
-            connection.execute(setting)
+        connection.execute(postgres.settled().encode())
 
 
 @contextmanager

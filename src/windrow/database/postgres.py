@@ -21,14 +21,20 @@ _VIGILANT: Final[Mapping[str, str | int]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-PLANS: Final = (
-    "SET enable_seqscan = off",
-    "SET enable_bitmapscan = off",  # its rows have no order: the whole backlog would be sorted for every page
-    "SET max_parallel_workers_per_gather = 0",
-    "SET jit = off",
-    "SET plan_cache_mode = force_generic_plan",
-)
-"""Settings for the plans that the queries are written for: a table that fills and empties misleads the planner."""
+_PLANS: Final[Mapping[str, str]] = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",  # its rows have no order: the whole backlog would be sorted for every page
+    "max_parallel_workers_per_gather": "0",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+
+
+def settled(**further: str) -> str:
+    """A statement that has a session's queries planned as they are written for: a table that fills and empties misleads
+    the planner. Further settings of the session go along.
+    """
+    return "SELECT " + ", ".join(f"set_config('{name}', '{to}', false)" for name, to in {**_PLANS, **further}.items())
 
 
 def connection_string(data_source: str, application: str) -> str:

@@ -53,8 +53,9 @@ class Deletion:
     def steps(self, connection: Connection, published: Snapshot) -> Iterator[int]:
         """Delete chunk by chunk; yields the number of rows of each."""
         chunks = 1
-        layout = layout_of(connection, self._relay, "snapshot")
-        self._fragments = {**layout.fragments(), "in_office": self._in_office}
+        if not self._fragments:
+            layout = layout_of(connection, self._relay, "snapshot")
+            self._fragments = {**layout.fragments(), "in_office": self._in_office}
         while True:
             look = self._look(connection, published, chunks)
             for places in look.places:

@@ -179,10 +179,10 @@ class Watch:
         if not rows:
             raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
         view, now = self.view, time.monotonic()
-        view.shards, view.leader_id = rows[0][:2]
+        view.shards, view.leader_id, view.letters = rows[0][:3]
         view.told = {
             shard: Told(Flight(records, keys), float(ago), ShardFigures.decode(figures))
-            for _, _, shard, records, keys, ago, figures in rows
+            for _, _, _, shard, records, keys, ago, figures in rows
             if shard is not None
         }
         view.database_at = now
@@ -218,8 +218,6 @@ class Watch:
             if shards is None or positions is None:
                 return
             self.view.waiting = dict(self._waiting(connection, layouts[0], shards, positions))
-            row = connection.execute(self._tables.query("status", "letters"), {"name": self.settings.name}).fetchone()
-            self.view.letters = int(row[0]) if row else None
             if self.settings.tails:
                 self.view.log = log_status(connection, self.settings, positions.get(0))
 
