@@ -50,7 +50,7 @@ class Run:
     effects: Sequence[Effect]
     """What a consumer with an inbox did."""
     published: int
-    """What the committed positions count."""
+    """What the committed positions count; 0 where they could not be read."""
     shards: frozenset[int]
     """The numbers of shards that there were."""
     terms: Sequence[tuple[float, str]] = ()
