@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from windrow import Message
 from windrow.capture.position import Position
 from windrow.election.neli import Neli
 from windrow.errors import OutboxTableMissing, PositionForeign, SettingsInvalid
-from windrow.kafka.clients import client_config
+from windrow.kafka.clients import client_config, committed_position, position_reader
 from windrow.lab.child import python_workers
 from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, MeterRead, Relay, State
 from windrow.relay.epoch import warm_up
@@ -164,6 +164,26 @@ def test_position_that_kafka_has_forgotten_is_taken_from_the_database(
     with pipeline.relay() as relay:
         pipeline.wait_published(relay, 2)
     assert pipeline.values() == [b"before", b"after"]
+
+
+def test_older_position_than_the_saved_one_is_not_believed(pipeline: Pipeline) -> None:
+    committed = []
+    for value in ("one", "two"):
+        pipeline.write(pipeline.message(value))
+        with pipeline.relay() as relay:
+            pipeline.wait_published(relay, len(committed) + 1)
+        with closing(position_reader(pipeline.settings)) as reader:
+            committed.append(committed_position(reader, pipeline.settings, 0))
+    before, after = (at.metadata for at in committed if at)
+    pipeline.write(pipeline.message("three"))
+    _commit_position(pipeline, before)
+    with pipeline.relay(), Watch(pipeline.settings) as watch:
+        wait_for(lambda: watch.view.figures().counts["interruptions"] > 1, "the relay to doubt it")
+    assert pipeline.values() == [b"one", b"two"]
+    _commit_position(pipeline, after)
+    with pipeline.relay():
+        wait_for(lambda: len(pipeline.values()) > 2, "the relay to go on")
+    assert pipeline.values() == [b"one", b"two", b"three"]
 
 
 def test_position_of_another_database_is_refused(pipeline: Pipeline) -> None:

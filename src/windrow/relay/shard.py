@@ -29,7 +29,7 @@ from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Progress, Record, Released, Shard
 from windrow.relay.aside import Aside, Batch, CapturedBatch, ReleasedBatch, poison_among
 from windrow.relay.in_flight import InFlight, telling
-from windrow.relay.seat import Seat, Turn
+from windrow.relay.seat import Seat, Turn, check_told
 from windrow.relay.tally import Tally
 from windrow.settings import Settings
 
@@ -291,6 +291,7 @@ class ShardLoop:
                 seat.take()
             turn = self._check(seat.turn())
             publisher.open(turn.membership, turn.saved)
+            check_told(publisher.committed, turn.saved)
             capture.start(publisher.committed.position if publisher.committed else None)
             aside = Aside(self._settings, self._shard, publisher, seat.connection)
             aside.settle()
