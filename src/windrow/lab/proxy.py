@@ -54,7 +54,6 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
         self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -82,6 +81,7 @@ class Proxy:
             each.transport.abort()
 
     async def _end(self) -> None:
+        self._server.close()  # here, not in another thread: a connection that ends meanwhile would close it, too
         await self._reset()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
