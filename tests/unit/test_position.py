@@ -65,6 +65,32 @@ def test_packed_snapshot_of_many_open_transactions_unpacks_to_itself(
     assert Snapshot.unpack(snapshot.pack()) == snapshot
 
 
+@given(snapshots(), st.data())
+def test_view_before_a_transaction_sees_what_the_whole_does_up_to_there(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    xmax = data.draw(st.sampled_from(neighbours(snapshot)))
+    view = snapshot.before(xmax)
+    assert all(view.sees(tx) == (tx < xmax and snapshot.sees(tx)) for tx in neighbours(snapshot))
+    assert view.xmin == (view.xip[0] if view.xip else view.xmax)
+    assert snapshot.covers(view)
+    assert view.covers(snapshot) == (view == snapshot)
+
+
+def small_snapshots() -> st.SearchStrategy[Snapshot]:
+    """Near enough to each other for one to see what another one does."""
+    return st.builds(
+        lambda xip, more: Snapshot(min(xip, default=10), 10, tuple(sorted(xip))).before(10 - more),
+        st.sets(st.integers(3, 9)),
+        st.integers(0, 6),
+    )
+
+
+@given(small_snapshots(), small_snapshots())
+def test_snapshot_covers_another_if_it_sees_all_that_the_other_sees(one: Snapshot, other: Snapshot) -> None:
+    assert one.covers(other) == all(one.sees(tx) for tx in range(12) if other.sees(tx))
+
+
 @given(snapshots(), st.integers(60, 600))
 def test_narrowed_snapshot_fits_and_sees_nothing_that_the_whole_does_not(snapshot: Snapshot, characters: int) -> None:
     view = snapshot.narrowed(characters, NOTHING)
@@ -174,6 +200,8 @@ _EARLY, _LATE = Snapshot(10, 20, (10, 15)), Snapshot(30, 30, ())
         (Position("db", _EARLY), Position("db", _LATE)),
         (Position("db", _EARLY, _LATE, 7), Position("db", _LATE)),
         (Position("db", _EARLY, _LATE, 7), Position("db", _EARLY, _LATE, 8)),
+        (Position("db", _EARLY), Position("db", _EARLY, _LATE, 7)),
+        (Position("db", _EARLY), Position("db", Snapshot(15, 20, (15,)))),
         (LogPosition(Position("db", _LATE), "slot", 5), LogPosition(Position("db", _LATE), "slot", 6)),
     ],
 )
@@ -190,7 +218,6 @@ def test_position_that_was_passed_is_behind(before: Position | LogPosition, afte
         (Position("db", _EARLY).encode(), Position("other", _LATE).encode()),
         (MarkPosition().encode(), Position("db", _LATE).encode()),
         ("somebody else's", Position("db", _LATE).encode()),
-        (Position("db", _EARLY).encode(), Position("db", _EARLY, _LATE, 7).encode()),
     ],
 )
 def test_what_cannot_be_compared_is_not_behind(one: str, two: str) -> None:

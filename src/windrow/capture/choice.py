@@ -58,9 +58,11 @@ def is_behind(position: str, other: str) -> bool:
         one, two = Position.decode(position), Position.decode(other)
     except PositionForeign:
         return False
-    if one.hi is not None and (one.lo, one.hi) == (two.lo, two.hi):
-        return one.after < two.after
-    return one.database == two.database and one.lo.xmax < two.lo.xmax
+    if one.database != two.database:
+        return False
+    if one.lo != two.lo:
+        return not one.lo.covers(two.lo)
+    return two.hi is not None and (one.hi is None or (one.hi == two.hi and one.after < two.after))
 
 
 def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record]:

@@ -7,8 +7,11 @@ A snapshot is `xmin:xmax:xip`: every transaction below `xmin` is over, none from
 `xip` were still open. A row is visible in it if its transaction is below `xmax` and not open. (Rows of transactions
 that rolled back are never seen by any query, so they need no place here.)
 
-Invariant: what is visible in `narrowed(s)` is visible in `s`. So a narrowed snapshot is always a safe upper bound: it
-delays rows, it never skips them.
+Invariants:
+- What is visible in `narrowed(s)` is visible in `s`. So a narrowed snapshot is always a safe upper bound: it delays
+  rows, it never skips them.
+- No position goes further than a transaction that is known to be on disk. A server that crashes forgets those that
+  rolled back just before, and gives their numbers again: to transactions that a position must not have passed.
 """
 
 import base64
@@ -17,7 +20,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final, Self
 
 from windrow.errors import PositionForeign
@@ -56,6 +59,18 @@ class Snapshot:
         at = bisect_left(self.xip, tx)
         return at == len(self.xip) or self.xip[at] != tx
 
+    def covers(self, other: Self) -> bool:
+        """Whether it sees all that the other one sees."""
+        unseen = chain((tx for tx in self.xip if tx < other.xmax), range(self.xmax, other.xmax))
+        return not any(other.sees(tx) for tx in unseen)
+
+    def before(self, xmax: int) -> Self:
+        """The view in which no transaction from there on has begun."""
+        if xmax >= self.xmax:
+            return self
+        xip = self.xip[: bisect_left(self.xip, xmax)]
+        return type(self)(xip[0] if xip else xmax, xmax, xip)
+
     def narrowed(self, characters: int, since: Self) -> Self:
         """This snapshot, or an older view of it, whose packed form has at most so many characters.
 
@@ -77,7 +92,7 @@ class Snapshot:
 
     def _until(self, kept: int) -> Self:
         """The view in which the first `kept` of the open transactions are open, and none after them has begun."""
-        return type(self)(self.xmin, self.xip[kept], self.xip[:kept])
+        return self.before(self.xip[kept])
 
     def pack(self) -> str:
         """A short form: distances instead of numbers, compressed where that is shorter."""

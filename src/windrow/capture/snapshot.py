@@ -43,6 +43,8 @@ from windrow.settings import Settings
 _ANOTHER: Final = "Give the capture that the relay was run with, or another name to begin anew under."
 NO_BOUND: Final = 2**62
 _BATCH_BYTES: Final = StatementOptions.BATCH_SIZE_HINT_BYTES.value
+_ABOVE_ALL: Final = 5
+"""How many columns of a poll say something of all its rows."""
 _SESSION: Final = settled(default_transaction_read_only="on")
 
 
@@ -51,6 +53,15 @@ class Control(NamedTuple):
 
     epoch: UUID | None
     release: int
+
+
+def lasting(snapshot: str, newest: int | None, since: Snapshot) -> Snapshot:
+    """What a position may say that a snapshot saw: up to the newest transaction with rows, if there is any since.
+
+    That one was visible, so it is on disk, and no number up to its own is ever given again. Of those behind it nothing
+    is known; but they have no rows, so nothing is left out.
+    """
+    return Snapshot.parse(snapshot).before(max(since.xmax, 0 if newest is None else newest + 1))
 
 
 class SnapshotCapture:
@@ -74,6 +85,7 @@ class SnapshotCapture:
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, self._layout),
                 "unseen": self._tables.query("snapshot", "unseen", lo=Placeholder("lo")),
+                "newest": self._tables.query("snapshot", "newest", lo=Placeholder("lo")),
             }
             # A backlog's rows pass by the hundred thousand: there the time of writing is read of some only.
             some = not settings.tracing
@@ -124,9 +136,9 @@ class SnapshotCapture:
             prepare=True,
             binary=True,
         ).fetchall()
-        snapshot, epoch, release, crowded = rows[0][:4]
+        snapshot, newest, epoch, release, crowded = rows[0][:_ABOVE_ALL]
         control = Control(epoch, release or 0)
-        seen = Snapshot.parse(snapshot)
+        seen = lasting(snapshot, newest, self._position.lo)
         hi = seen.narrowed(MAX_SNAPSHOT, since=self._position.lo)
         if hi == self._position.lo != seen:  # so many transactions are open that nothing newer can be told apart
             return self._page([], self._position, control, more=False)
@@ -135,7 +147,7 @@ class SnapshotCapture:
             return self._read_on(hi)
         window = replace(self._position, hi=hi)
         self._position = replace(self._position, lo=hi)
-        records = [Record(*row[4:]) for row in rows if row[4] is not None]
+        records = [Record(*row[_ABOVE_ALL:]) for row in rows if row[_ABOVE_ALL] is not None]
         return self._page(records, window, control, more=False)
 
     def _drain(self, target: Snapshot) -> Page:

@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Composed, Literal
 
 from windrow.capture.position import MAX_SNAPSHOT, Position, Snapshot
 from windrow.capture.protocol import closed_on_error, selected
-from windrow.capture.snapshot import NO_BOUND, SnapshotCapture
+from windrow.capture.snapshot import NO_BOUND, SnapshotCapture, lasting
 from windrow.database.connections import interruptible
 from windrow.errors import PositionForeign
 from windrow.record import Shard
@@ -113,8 +113,9 @@ class SpanCapture(SnapshotCapture):
         with interruptible():
             if start.hi is not None:
                 return self._reach_in(start, start.hi, bound)
-            snapshot, fresh, bytes_ = self._row("fresh", lo=str(start.lo), records=records) or ("", 0, 0)
-            seen = within or Snapshot.parse(snapshot)
+            row = self._row("fresh", lo=str(start.lo), records=records)
+            snapshot, newest, fresh, bytes_ = row or ("1:1:", None, 0, 0)
+            seen = within or lasting(snapshot, newest, start.lo)
             hi = seen.narrowed(MAX_SNAPSHOT, since=start.lo)
             if fresh == 0 or hi == start.lo:
                 return Reach(start if hi == start.lo else Position(start.database, hi), 0)

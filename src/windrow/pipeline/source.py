@@ -100,7 +100,7 @@ class OutboxStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailab
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where the stream of this name was last, if it has been there before; otherwise before the first row."""
-        saved = Registry(self._settings).saved()
+        saved = self._registry.saved()
         nowhere = Committed(0, self._capture(0).position.encode())
         return {str(each): _offset(saved.get(each, nowhere)) for each in range(self._shards)}
 
@@ -108,8 +108,7 @@ class OutboxStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailab
         return ReadMaxRows(self._max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        first = self._capture(0)
-        self._until = first.reach(Position(first.position.database)).end.lo
+        self._until = self._registry.now().lo
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         if len(start) != self._shards:
@@ -133,7 +132,7 @@ class OutboxStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailab
         ]
 
     def commit(self, end: Offset) -> None:
-        Registry(self._settings).save({int(shard): _committed(at) for shard, at in end.items()})
+        self._registry.save({int(shard): _committed(at) for shard, at in end.items()})
 
     def stop(self) -> None:
         for capture in self._captures.values():
@@ -143,7 +142,7 @@ class OutboxStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailab
         """Raise where rows that a checkpoint still wants may be gone: the stream was further already."""
         if self._checked:
             return
-        for shard, saved in Registry(self._settings).saved().items():
+        for shard, saved in self._registry.saved().items():
             if start[str(shard)]["records"] < saved.published:
                 raise PositionForeign(
                     f"the checkpoint of stream {self._settings.name} is older than what was purged behind it"
@@ -156,13 +155,18 @@ class OutboxStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailab
         return {}
 
     @cached_property
-    def _shards(self) -> int:
-        """As many as the stream was entered with; by now, if it is new."""
+    def _registry(self) -> Registry:
+        """The stream's row, entered by now."""
         registry = Registry(self._settings)
         with connect(self._settings.data_source) as connection:
             check(connection, registry.tables)
             registry.enter(connection, self._settings.shards or default_shards())
-        return registry.shards()
+        return registry
+
+    @cached_property
+    def _shards(self) -> int:
+        """As many as the stream was entered with."""
+        return self._registry.shards()
 
     def _capture(self, shard: int) -> SpanCapture:
         if shard not in self._captures:

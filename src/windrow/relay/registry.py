@@ -66,10 +66,7 @@ class Registry:
 
     def shards(self) -> int:
         """The relay's number of shards at present."""
-        row = self._execute("shards")
-        if row is None:
-            raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
-        return int(row[0])
+        return int(self._entry("shards")[0])
 
     def enter(self, connection: Connection, shards: int) -> None:
         """Enter the relay, unless it is there."""
@@ -129,10 +126,7 @@ class Registry:
         """Have the leader change the number of shards; returns the present one, which may be the wanted."""
         if self.settings.tails:
             raise SettingsInvalid(["capture: tail: a log has one reader: the number of shards stays 1"])
-        row = self._execute("want_shards", wanted=wanted)
-        if row is None:
-            raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
-        return int(row[0])
+        return int(self._entry("want_shards", wanted=wanted)[0])
 
     def epoch(self) -> UUID | None:
         """The epoch whose tasks may run; None where it was ended and no other has begun."""
@@ -151,15 +145,19 @@ class Registry:
 
     def now(self) -> Position:
         """Where a shard stands that has published all that is visible now."""
-        row = self._execute("now")
-        if row is None:
-            raise AssertionError("a function of PostgreSQL's own returned nothing")
-        return Position(row[0], Snapshot.parse(row[1]))
+        database, seen = self._entry("now")
+        return Position(database, Snapshot.parse(seen))
 
     def _save(self, connection: Connection, positions: Mapping[int, Committed]) -> None:
         statement = self.tables.query("relay", "save_position")
         for shard, at in positions.items():
             connection.execute(statement, {"name": self.settings.name, "shard": shard, **at._asdict()})
+
+    def _entry(self, name: str, **parameters: int) -> tuple[Any, ...]:
+        row = self._execute(name, **parameters)
+        if row is None:
+            raise OutboxTableMissing(f'relay {self.settings.name} is not initialised: run "windrow init"')
+        return row
 
     def _execute(self, name: str, **parameters: UUID | bytes | int | None) -> tuple[Any, ...] | None:
         with interruptible(), connect(self.settings.data_source) as connection:

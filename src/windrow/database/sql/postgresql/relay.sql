@@ -126,5 +126,7 @@ WHERE name = %(name)s AND epoch = %(epoch)s AND wanted_shards = %(wanted)s
 DELETE FROM {position} WHERE relay = %(name)s
 
 -- name: now
--- Which database cluster this is, and which transactions are visible in it.
-SELECT system_identifier::text, pg_current_snapshot()::text FROM pg_control_system()
+-- Which database cluster this is, and which transactions are visible in it. With what is written here they are on disk,
+-- those that rolled back as well: their numbers are not given again.
+WITH written AS (UPDATE {relay} SET name = name WHERE name = %(name)s RETURNING name)
+SELECT system_identifier::text, pg_current_snapshot()::text FROM pg_control_system(), written

@@ -11,6 +11,10 @@ SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax({lo}::pg_snapshot)
 UNION ALL
 SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip({lo}::pg_snapshot)))
 
+-- name: newest
+-- A part of others: the newest transaction of all rows that are not visible in lo, of whichever shard. It is on disk.
+SELECT tx::text::bigint FROM {outbox} WHERE tx >= pg_snapshot_xmax({lo}::pg_snapshot) ORDER BY tx DESC LIMIT 1
+
 -- name: beyond
 -- A part of others: rows ahead of a position.
 NOT pg_visible_in_snapshot(tx, {lo}::pg_snapshot)
@@ -27,8 +31,8 @@ WITH fresh AS MATERIALIZED (
 ), load AS (
   SELECT count(*) > %(records)s OR coalesce(sum(size), 0) > %(bytes)s AS crowded FROM fresh
 )
-SELECT pg_current_snapshot()::text, CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, release, crowded,
-       {names}
+SELECT pg_current_snapshot()::text, ({newest}), CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, release,
+       crowded, {names}
 FROM load
 LEFT JOIN {relay} ON name = %(relay)s
 LEFT JOIN fresh ON NOT crowded
@@ -41,8 +45,9 @@ FROM ({unseen}) AS unseen
 WHERE pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
 
 -- name: fresh
--- The present snapshot, and how many rows and bytes are not visible in lo, counted up to one row more than asked for.
-SELECT pg_current_snapshot()::text, count(*), coalesce(sum(size), 0)
+-- The present snapshot, the newest transaction with rows, and how many rows and bytes are not visible in lo, counted up to
+-- one row more than asked for.
+SELECT pg_current_snapshot()::text, ({newest}), count(*), coalesce(sum(size), 0)
 FROM (
   SELECT {size} AS size
   FROM ({unseen}) AS unseen
