@@ -56,9 +56,9 @@ class PositionOutside(TransactionalPublisher):
 class GenerationUnchecked(TransactionalPublisher):
     """Shows Kafka nothing by which it could tell a leader that was deposed."""
 
-    def open(self, membership: bytes, saved: Committed | None) -> None:
+    def open(self, membership: bytes, known: Committed | None) -> None:
         del membership
-        super().open(self._reader.consumer_group_metadata(), saved)
+        super().open(self._reader.consumer_group_metadata(), known)
 
 
 class IdsFresh(TransactionalPublisher):

@@ -1,6 +1,7 @@
 """What travels between capturing and publishing: records, the shard they belong to, the progress they make."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 
@@ -63,3 +64,8 @@ class Committed(NamedTuple):
         """Read what `metadata` wrote; anything else is handed on as a position, which the capture then refuses."""
         released, _, position = metadata.partition(" ")
         return cls(offset, position, int(released)) if released.isdecimal() else cls(offset, metadata)
+
+
+def latest(*known: Committed | None) -> Committed | None:
+    """What is furthest of all that is known of a shard: a count never falls."""
+    return max(filter(None, known), key=attrgetter("published"), default=None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -14,16 +15,20 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from fix_load import Load
-from fix_pipeline import Pipeline, wait_for
-from windrow import Message
+from fix_pipeline import CAPTURES, Pipeline, wait_for
+from windrow import Message, embedded
 from windrow.capture.position import Position
+from windrow.election.mandate import Term
 from windrow.election.neli import Neli
 from windrow.errors import OutboxTableMissing, PositionForeign, SettingsInvalid
 from windrow.kafka.clients import client_config, committed_position, position_reader
 from windrow.lab.child import python_workers
+from windrow.record import Committed, Shard
 from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, MeterRead, Relay, State
 from windrow.relay.epoch import warm_up
+from windrow.relay.registry import Registry
 from windrow.relay.setup import prepare
+from windrow.relay.shard import ShardLoop
 from windrow.relay.tally import ShardFigures
 from windrow.relay.watch import Watch
 from windrow.settings import Settings
@@ -167,33 +172,66 @@ def test_position_that_kafka_has_forgotten_is_taken_from_the_database(
 
 
 def test_older_position_than_the_saved_one_is_not_believed(pipeline: Pipeline) -> None:
-    committed = []
+    committed: list[Committed] = []
     for value in ("one", "two"):
         pipeline.write(pipeline.message(value))
         with pipeline.relay() as relay:
             pipeline.wait_published(relay, len(committed) + 1)
-        with closing(position_reader(pipeline.settings)) as reader:
-            committed.append(committed_position(reader, pipeline.settings, 0))
-    before, after = (at.metadata for at in committed if at)
+        committed.append(_committed(pipeline))
     pipeline.write(pipeline.message("three"))
-    _commit_position(pipeline, before)
+    _commit(pipeline, committed[0])
     with pipeline.relay(), Watch(pipeline.settings) as watch:
         wait_for(lambda: watch.view.figures().counts["interruptions"] > 1, "the relay to doubt it")
     assert pipeline.values() == [b"one", b"two"]
-    _commit_position(pipeline, after)
+    _commit(pipeline, committed[1])
     with pipeline.relay():
         wait_for(lambda: len(pipeline.values()) > 2, "the relay to go on")
     assert pipeline.values() == [b"one", b"two", b"three"]
 
 
+@CAPTURES
+def test_older_position_than_the_task_has_committed_itself_is_not_believed(
+    pipeline: Pipeline, database: embedded.Postgres | embedded.MariaDB
+) -> None:
+    committed: list[Committed] = []
+    with task_running(pipeline), Watch(pipeline.settings) as watch:
+        for value in ("one", "two"):
+            pipeline.write(pipeline.message(value))
+            wait_for(lambda: len(pipeline.values()) > len(committed), "the message to come")
+            committed.append(_committed(pipeline))
+        _commit(pipeline, committed[0])
+        database.restart()
+        wait_for(lambda: watch.view.figures().counts["interruptions"] > 2, "the task to doubt it")
+        assert pipeline.values() == [b"one", b"two"]
+        _commit(pipeline, committed[1])
+        pipeline.write(pipeline.message("three"))
+        wait_for(lambda: len(pipeline.values()) > 2, "the task to go on")
+    assert pipeline.values() == [b"one", b"two", b"three"]
+
+
+@contextmanager
+def task_running(pipeline: Pipeline) -> Iterator[None]:
+    """Meanwhile, the first shard's task runs, without anybody who leads."""
+    epoch, registry = uuid4(), Registry(pipeline.settings)
+    with closing(Consumer(client_config(pipeline.settings, {"group.id": pipeline.settings.leader_group_id}))) as nobody:
+        registry.open_epoch(epoch, Term(uuid4(), nobody.consumer_group_metadata()))
+    with ThreadPoolExecutor(1) as thread:
+        report = thread.submit(ShardLoop(pipeline.settings, Shard(0, 1), epoch).run)
+        try:
+            yield
+        finally:
+            registry.open_epoch(uuid4(), Term(uuid4(), b""))
+        assert report.result(30).ending == "superseded"
+
+
 def test_position_of_another_database_is_refused(pipeline: Pipeline) -> None:
-    _commit_position(pipeline, Position("1234567890").encode())
+    _commit(pipeline, Committed(1, Position("1234567890").encode()))
     with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="1234567890"):
         relay.wait(30)
 
 
 def test_position_that_is_not_ours_is_refused(pipeline: Pipeline) -> None:
-    _commit_position(pipeline, "somebody else's")
+    _commit(pipeline, Committed(1, "somebody else's"))
     with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="somebody else's"):
         relay.wait(30)
 
@@ -249,7 +287,15 @@ def test_writer_needs_nothing_but_the_right_to_insert(pipeline: Pipeline) -> Non
         assert pipeline.outbox.write(connection, Message(pipeline.topic, "value")) == 1
 
 
-def _commit_position(pipeline: Pipeline, metadata: str) -> None:
+def _committed(pipeline: Pipeline) -> Committed:
+    with closing(position_reader(pipeline.settings)) as reader:
+        at = committed_position(reader, pipeline.settings, 0)
+    assert at
+    return at
+
+
+def _commit(pipeline: Pipeline, at: Committed) -> None:
     consumer = Consumer(client_config(pipeline.settings, {"group.id": pipeline.settings.leader_group_id}))
-    consumer.commit(offsets=[TopicPartition(pipeline.settings.position_topic, 0, 1, metadata)], asynchronous=False)
+    offset = TopicPartition(pipeline.settings.position_topic, 0, at.published, at.metadata)
+    consumer.commit(offsets=[offset], asynchronous=False)
     consumer.close()

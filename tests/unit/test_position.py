@@ -9,9 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from windrow.capture.choice import is_behind
-from windrow.capture.log_position import LogPosition
-from windrow.capture.marks import MarkPosition
 from windrow.capture.position import MAX_SNAPSHOT, NOTHING, Position, Snapshot
 from windrow.errors import PositionForeign
 
@@ -73,22 +70,6 @@ def test_view_before_a_transaction_sees_what_the_whole_does_up_to_there(
     view = snapshot.before(xmax)
     assert all(view.sees(tx) == (tx < xmax and snapshot.sees(tx)) for tx in neighbours(snapshot))
     assert view.xmin == (view.xip[0] if view.xip else view.xmax)
-    assert snapshot.covers(view)
-    assert view.covers(snapshot) == (view == snapshot)
-
-
-def small_snapshots() -> st.SearchStrategy[Snapshot]:
-    """Near enough to each other for one to see what another one does."""
-    return st.builds(
-        lambda xip, more: Snapshot(min(xip, default=10), 10, tuple(sorted(xip))).before(10 - more),
-        st.sets(st.integers(3, 9)),
-        st.integers(0, 6),
-    )
-
-
-@given(small_snapshots(), small_snapshots())
-def test_snapshot_covers_another_if_it_sees_all_that_the_other_sees(one: Snapshot, other: Snapshot) -> None:
-    assert one.covers(other) == all(one.sees(tx) for tx in range(12) if other.sees(tx))
 
 
 @given(snapshots(), st.integers(60, 600))
@@ -189,37 +170,3 @@ def test_garbled_position_is_refused_or_read_but_never_crashes(lo: Snapshot, hi:
     garbled = text[:at] + data.draw(st.characters(codec="ascii")) + text[at + 1 :]
     with contextlib.suppress(PositionForeign):
         assert isinstance(Position.decode(garbled), Position)
-
-
-_EARLY, _LATE = Snapshot(10, 20, (10, 15)), Snapshot(30, 30, ())
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (Position("db", _EARLY), Position("db", _LATE)),
-        (Position("db", _EARLY, _LATE, 7), Position("db", _LATE)),
-        (Position("db", _EARLY, _LATE, 7), Position("db", _EARLY, _LATE, 8)),
-        (Position("db", _EARLY), Position("db", _EARLY, _LATE, 7)),
-        (Position("db", _EARLY), Position("db", Snapshot(15, 20, (15,)))),
-        (LogPosition(Position("db", _LATE), "slot", 5), LogPosition(Position("db", _LATE), "slot", 6)),
-    ],
-)
-def test_position_that_was_passed_is_behind(before: Position | LogPosition, after: Position | LogPosition) -> None:
-    assert is_behind(before.encode(), after.encode())
-    assert not is_behind(after.encode(), before.encode())
-    assert not is_behind(before.encode(), before.encode())
-
-
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
-        ("", Position("db", _LATE).encode()),
-        (Position("db", _EARLY).encode(), Position("other", _LATE).encode()),
-        (MarkPosition().encode(), Position("db", _LATE).encode()),
-        ("somebody else's", Position("db", _LATE).encode()),
-    ],
-)
-def test_what_cannot_be_compared_is_not_behind(one: str, two: str) -> None:
-    assert not is_behind(one, two)
-    assert not is_behind(two, one)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from psycopg.sql import SQL, Composable, Literal
 
-from windrow.capture.log_position import LogPosition, announced, of_log
+from windrow.capture.log_position import LogPosition, of_log
 from windrow.capture.mark import MarkCapture
 from windrow.capture.marks import MarkPosition
 from windrow.capture.position import NOTHING, Position
@@ -18,7 +18,7 @@ from windrow.database.adoption import layout_of
 from windrow.database.connections import connect, interruptible
 from windrow.database.layouts import Layout
 from windrow.database.tables import Tables
-from windrow.errors import PositionForeign, SettingsInvalid
+from windrow.errors import SettingsInvalid
 from windrow.record import Record, Shard
 from windrow.settings import Settings
 
@@ -43,26 +43,6 @@ def require_snapshot(settings: Settings, why: str) -> None:
     """Refuse what only makes sense where published rows are kept and positions are snapshots."""
     if settings.marks:
         raise SettingsInvalid([f"capture: {settings.capture}: {why}"])
-
-
-def is_behind(position: str, other: str) -> bool:
-    """Whether a shard that stands at a position has come less far than to another one of its own; where that cannot be
-    told, of marks for instance, it has not.
-    """
-    if not position or not other or announced(position) or announced(other):
-        return False
-    try:
-        if of_log(position) and of_log(other):
-            here, there = LogPosition.decode(position), LogPosition.decode(other)
-            return here.slot == there.slot and not here.covers(there)
-        one, two = Position.decode(position), Position.decode(other)
-    except PositionForeign:
-        return False
-    if one.database != two.database:
-        return False
-    if one.lo != two.lo:
-        return not one.lo.covers(two.lo)
-    return two.hi is not None and (one.hi is None or (one.hi == two.hi and one.after < two.after))
 
 
 def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record]:

@@ -20,7 +20,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, Self
 
 from windrow.errors import PositionForeign
@@ -58,11 +58,6 @@ class Snapshot:
             return False
         at = bisect_left(self.xip, tx)
         return at == len(self.xip) or self.xip[at] != tx
-
-    def covers(self, other: Self) -> bool:
-        """Whether it sees all that the other one sees."""
-        unseen = chain((tx for tx in self.xip if tx < other.xmax), range(self.xmax, other.xmax))
-        return not any(other.sees(tx) for tx in unseen)
 
     def before(self, xmax: int) -> Self:
         """The view in which no transaction from there on has begun."""

@@ -92,9 +92,9 @@ class AtLeastOncePublisher:
         except KafkaException as exception:
             raise Interrupted(f"Kafka broke off: {error_of(exception).str()}") from exception
 
-    def open(self, _membership: bytes, saved: Committed | None, /) -> None:
+    def open(self, _membership: bytes, known: Committed | None, /) -> None:
         """Read how many records the predecessors have published."""
-        self.committed = self._figure.read() or saved
+        self.committed = self._figure.read() or known
 
     def publish(
         self,

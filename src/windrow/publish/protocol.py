@@ -19,8 +19,10 @@ class Publisher(Protocol):
     committed: Committed | None
     """Where the shard stands; None where it has never published."""
 
-    def open(self, membership: bytes, saved: Committed | None, /) -> None:
-        """Take over from the predecessor, and read how far it came; where Kafka has forgotten that, it is `saved`."""
+    def open(self, membership: bytes, known: Committed | None, /) -> None:
+        """Take over from the predecessor, and read how far it came; where Kafka has forgotten that, as far as is known
+        otherwise.
+        """
         ...
 
     def publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None = None) -> None:

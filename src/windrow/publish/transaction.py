@@ -82,26 +82,34 @@ class TransactionalPublisher:
             with each.translated():
                 each.producer.list_topics(settings.position_topic, timeout=SETTLE_WITHIN)
         with contextlib.suppress(Interrupted):  # for the connection's sake; what counts is read once it is our turn
-            self._read_committed()
+            self._ask()
 
-    def open(self, membership: bytes, saved: Committed | None) -> None:
-        """End and fence the predecessor, and read how far it came."""
+    def open(self, membership: bytes, known: Committed | None) -> None:
+        """End and fence the predecessor, and read how far it came.
+
+        A broker that comes back may answer while it is still reading its log for a second time: what it tells then is
+        long past, and is not believed.
+        """
         self._membership = membership
         with ThreadPoolExecutor(len(self._transactors)) as threads:
             list(threads.map(Transactor.init, self._transactors))
-        self._read_committed()
-        if self.committed is None and saved is not None:
-            if saved.published:  # otherwise it is where the shard begins
-                log.warning(
-                    "relay %s, shard %d: Kafka has forgotten its position (offsets.retention.minutes); going on from"
-                    " the one in the database: what was published after it was saved comes again",
-                    self._settings.name,
-                    self._shard,
-                )
-            self.committed = saved
+        told = self._ask()
+        if told and known and told.published < known.published:
+            raise Interrupted(
+                f"Kafka tells an older position ({told.published:,} records published) than was committed before"
+                f" ({known.published:,})"
+            )
+        self.committed = told or known
+        if told is None and known is not None and known.published:  # otherwise it is where the shard begins
+            log.warning(
+                "relay %s, shard %d: Kafka has forgotten its position (offsets.retention.minutes); going on from the"
+                " one in the database: what was published after it was saved comes again",
+                self._settings.name,
+                self._shard,
+            )
 
-    def _read_committed(self) -> None:
-        self.committed = committed_position(self._reader, self._settings, self._shard)
+    def _ask(self) -> Committed | None:
+        return committed_position(self._reader, self._settings, self._shard)
 
     def publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None = None) -> None:
         """Publish the records, and what joins them, and the progress that they make, or raise and publish nothing."""

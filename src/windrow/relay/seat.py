@@ -14,10 +14,8 @@ from uuid import UUID
 
 import psycopg
 
-from windrow.capture.choice import is_behind
 from windrow.database.connections import Cursor, connect, interruptible
 from windrow.database.tables import Tables
-from windrow.errors import Interrupted
 from windrow.record import Committed, Shard
 from windrow.settings import Settings
 
@@ -29,17 +27,6 @@ class Turn(NamedTuple):
     heir: UUID | None
     membership: bytes
     saved: Committed | None
-
-
-def check_told(told: Committed | None, saved: Committed | None) -> None:
-    """Raise where Kafka tells that a shard stands behind a position that was committed before and saved. A broker that
-    comes back may answer while it is still reading its log for a second time: what it tells then is long past.
-    """
-    if told and saved and is_behind(told.position, saved.position):
-        raise Interrupted(
-            f"Kafka tells an older position ({told.published:,} records published) than the one that is saved in the"
-            f" database ({saved.published:,})"
-        )
 
 
 class Seat:

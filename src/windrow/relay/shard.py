@@ -26,10 +26,10 @@ from windrow.pace import backoff, poll_delay
 from windrow.publish.at_least_once import AtLeastOncePublisher
 from windrow.publish.protocol import Publisher
 from windrow.publish.transaction import TransactionalPublisher
-from windrow.record import Progress, Record, Released, Shard
+from windrow.record import Committed, Progress, Record, Released, Shard, latest
 from windrow.relay.aside import Aside, Batch, CapturedBatch, ReleasedBatch, poison_among
 from windrow.relay.in_flight import InFlight, telling
-from windrow.relay.seat import Seat, Turn, check_told
+from windrow.relay.seat import Seat, Turn
 from windrow.relay.tally import Tally
 from windrow.settings import Settings
 
@@ -103,6 +103,8 @@ class ShardLoop:
         self._in_flight, self._tally = InFlight(), Tally()
         self._listen_at = 0.0
         self._batch: Batch | None = None
+        self._known: Committed | None = None
+        """What was committed when we last had to do with Kafka."""
 
     def run(self) -> ShardReport:
         with telling(self._settings, self._shard, self._in_flight, self._tally):
@@ -290,12 +292,14 @@ class ShardLoop:
             else:
                 seat.take()
             turn = self._check(seat.turn())
-            publisher.open(turn.membership, turn.saved)
-            check_told(publisher.committed, turn.saved)
-            capture.start(publisher.committed.position if publisher.committed else None)
-            aside = Aside(self._settings, self._shard, publisher, seat.connection)
-            aside.settle()
-            yield capture, publisher, aside
+            publisher.open(turn.membership, latest(turn.saved, self._known))
+            try:
+                capture.start(publisher.committed.position if publisher.committed else None)
+                aside = Aside(self._settings, self._shard, publisher, seat.connection)
+                aside.settle()
+                yield capture, publisher, aside
+            finally:
+                self._known = publisher.committed
 
     def _publisher(self, capture: Capture) -> Publisher:
         told = Statistics(self._tally.hear).config()

@@ -47,7 +47,7 @@ from windrow.relay.aside import Aside, CapturedBatch
 from windrow.relay.epoch import REPORT, REPORT_SCHEMA
 from windrow.relay.in_flight import InFlight, telling
 from windrow.relay.registry import Registry
-from windrow.relay.seat import Seat, check_told
+from windrow.relay.seat import Seat
 from windrow.relay.shard import Ending, ShardLoop, ShardReport
 from windrow.relay.tally import Tally
 from windrow.settings import Settings
@@ -282,7 +282,6 @@ def _publish_page(plan: _Plan, page: Page) -> ShardReport:
             if turn.epoch != plan.epoch:
                 return ShardReport(plan.shard.index, "superseded", 0, 0, 0, "RelayFenced: another epoch has begun")
             publisher.open(turn.membership, turn.saved)
-            check_told(publisher.committed, turn.saved)
             standing = publisher.committed.position if publisher.committed else None
             if standing == plan.end.encode():
                 return ShardReport(plan.shard.index, "time", 0, 0, 0)
