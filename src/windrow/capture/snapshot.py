@@ -10,7 +10,7 @@ Rows are ordered by id, not by transaction: a transaction may get its number ear
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -18,7 +18,7 @@ from uuid import UUID
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions
-from psycopg.sql import SQL, Composable, Literal, Placeholder
+from psycopg.sql import SQL, Composable, Composed, Literal, Placeholder
 
 from windrow.capture.log_position import of_log
 from windrow.capture.position import (
@@ -46,6 +46,16 @@ _BATCH_BYTES: Final = StatementOptions.BATCH_SIZE_HINT_BYTES.value
 _ABOVE_ALL: Final = 5
 """How many columns of a poll say something of all its rows."""
 _SESSION: Final = settled(default_transaction_read_only="on")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The rows that are visible in `hi` and not in `lo`, with ids above `after` and up to `upto`."""
+
+    lo: Snapshot
+    hi: Snapshot
+    after: int
+    upto: int = NO_BOUND
 
 
 class Control(NamedTuple):
@@ -164,7 +174,8 @@ class SnapshotCapture:
         control = self.control()
         rows = next(self._ahead, None)
         if rows is None:  # all that the last statement found is handed out
-            self._ahead = self._batches(self._page_statement(hi))
+            span = Span(self._position.lo, hi, self._position.after)
+            self._ahead = self._batches(self._statement(span, self._paged, self._limits.records_at_once))
             rows = next(self._ahead, None)
         columns = [column.to_pylist() for column in rows.columns] if rows else []
         records = list(map(Record._make, zip(*columns, strict=True)))
@@ -200,25 +211,25 @@ class SnapshotCapture:
         """As bytes: rendered once, not with every look."""
         return self._tables.query("snapshot", "poll", **self._fragments).as_bytes(self._connection)
 
-    def _page_statement(self, hi: Snapshot) -> str:
+    def _statement(self, span: Span, columns: Composable, records: int) -> Composed:
         # COPY, which ADBC reads twice as fast as a plain result, takes no parameters: quoted literals instead.
         return self._tables.query(
             "snapshot",
             "page",
-            **{**self._fragments, "columns": self._paged},
-            lo=Literal(str(self._position.lo)),
-            hi=Literal(str(hi)),
-            after=Literal(self._position.after),
-            upto=Literal(NO_BOUND),
-            records=Literal(self._limits.records_at_once),
-        ).as_string(self._connection)
+            **{**self._fragments, "columns": columns},
+            lo=Literal(str(span.lo)),
+            hi=Literal(str(span.hi)),
+            after=Literal(span.after),
+            upto=Literal(span.upto),
+            records=Literal(records),
+        )
 
-    def _batches(self, statement: str) -> Iterator[pa.RecordBatch]:
+    def _batches(self, statement: Composed) -> Iterator[pa.RecordBatch]:
         """The rows that a statement finds, a page's bytes at a time (one row at least), as they come from the server:
         summing up sizes there would cost it half as much again as finding the rows.
         """
         with self._arrow.cursor(adbc_stmt_kwargs={_BATCH_BYTES: str(int(self._limits.page_bytes))}) as cursor:
-            cursor.execute(statement)
+            cursor.execute(statement.as_string(self._connection))
             yield from cursor.fetch_record_batch()
 
     @cached_property

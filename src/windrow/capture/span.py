@@ -6,15 +6,15 @@ not visible there does not belong to it, now or later.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
-from psycopg.sql import SQL, Composed, Literal
+from psycopg.sql import SQL
 
 from windrow.capture.position import MAX_SNAPSHOT, Position, Snapshot
 from windrow.capture.protocol import closed_on_error, selected
-from windrow.capture.snapshot import NO_BOUND, SnapshotCapture, lasting
+from windrow.capture.snapshot import NO_BOUND, SnapshotCapture, Span, lasting
 from windrow.database.connections import interruptible
 from windrow.errors import PositionForeign
 from windrow.record import Shard
@@ -62,16 +62,6 @@ class Reach(NamedTuple):
 class _Bound(NamedTuple):
     records: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The rows that are visible in `hi` and not in `lo`, with ids above `after` and up to `upto`."""
-
-    lo: Snapshot
-    hi: Snapshot
-    after: int
-    upto: int
 
 
 def between(start: Position, end: Position) -> Span:
@@ -130,7 +120,7 @@ class SpanCapture(SnapshotCapture):
             span = self._span(start, end)
             while True:
                 last = None
-                for rows in self._batches(self._statement(span, columns).as_string(self._connection)):
+                for rows in self._batches(self._statement(span, columns, self._limits.page_records)):
                     yield _messages(rows)
                     last = rows
                 if last is None:
@@ -141,7 +131,7 @@ class SpanCapture(SnapshotCapture):
         """When the rows of a page between two positions were written, in microseconds since 1970."""
         columns = SQL(", ".join(selected(self._layout, ("id", "written_at"))))
         with interruptible():
-            statement = self._statement(self._span(start, end), columns)
+            statement = self._statement(self._span(start, end), columns, self._limits.page_records)
             return [at for _, at in self._connection.execute(statement).fetchall()]
 
     def _span(self, start: Position, end: Position) -> Span:
@@ -154,18 +144,6 @@ class SpanCapture(SnapshotCapture):
         if found > fitting:
             return Reach(replace(start, hi=hi, after=last), fitting)
         return Reach(Position(start.database, hi), found)
-
-    def _statement(self, span: Span, columns: SQL) -> Composed:
-        return self._tables.query(
-            "snapshot",
-            "page",
-            **{**self._fragments, "columns": columns},
-            lo=Literal(str(span.lo)),
-            hi=Literal(str(span.hi)),
-            after=Literal(span.after),
-            upto=Literal(span.upto),
-            records=Literal(self._limits.page_records),
-        )
 
 
 def _messages(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,7 +7,6 @@ messages can tell whether they are all there, once, and in order.
 
 import json
 import random
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ import psycopg
 from confluent_kafka import Consumer
 
 from windrow.bench.arrivals import Arrivals
+from windrow.beside import Beside
 from windrow.database.postgres import Connection, connect
 from windrow.kafka.clients import client_config, create_topic
 from windrow.lab.history import Operation, Outcome, Sent
@@ -110,7 +110,7 @@ def _next_number(connection: Connection, customer: int) -> int:
     return int(row[0])
 
 
-class Customer:
+class Customer(Beside):
     """Receives the messages, reading committed, and keeps what it received and when."""
 
     def __init__(self, settings: Settings) -> None:
@@ -126,8 +126,7 @@ class Customer:
             )
         )
         self._consumer.subscribe([_TOPIC])
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._receive)
+        super().__init__("customer", self._receive)
         self._recent: deque[tuple[str, float]] = deque(maxlen=5_000)
         self.received: list[str] = []
 
@@ -135,23 +134,18 @@ class Customer:
     def count(self) -> int:
         return len(self.received)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self._consumer.close()
 
     def linger(self, seconds: float = 1.0) -> None:
         """Wait a while longer for what must not come."""
-        self._stop.wait(seconds)
+        self.over.wait(seconds)
 
     def _receive(self) -> None:
-        while not self._stop.is_set():
+        while not self.over.is_set():
             message = self._consumer.poll(0.1)
             if message is not None and message.error() is None:
                 order = json.loads(message.value() or b"{}")["order"]

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
+from windrow.beside import Beside
 from windrow.dashboard import shapes
 from windrow.dashboard.candidates import Candidate, candidates
 from windrow.dashboard.look import Latency, Look, Remark, latency, queue_remarks, rate, remarks, seen_in, silences
@@ -62,7 +63,7 @@ class Event(NamedTuple):
     text: str
 
 
-class Chronicle:
+class Chronicle(Beside):
     """Looks and remembers while its context lasts; for any thread. The watch is the caller's."""
 
     def __init__(self, watch: Watch, queues: QueueSettings) -> None:
@@ -80,16 +81,14 @@ class Chronicle:
         self._queues_problem: str | None = None
         self._queues_took = self._all_queues_after = 0.0
         self._asked_at = time.monotonic()
-        self._over = threading.Event()
         self._call = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=each, daemon=True)
-            for each in (
-                (self._look_at_relay, partial(self._over.wait, _LOOK_EVERY)),
-                (self._look_at_candidates, partial(self._over.wait, _CANDIDATES_EVERY)),
-                (self._look_at_queues, self._rest),
-            )
-        ]
+        super().__init__(
+            f"chronicle of {watch.settings.name}",
+            lambda: self._repeat(self._look_at_relay, partial(self.over.wait, _LOOK_EVERY)),
+            lambda: self._repeat(self._look_at_candidates, partial(self.over.wait, _CANDIDATES_EVERY)),
+            lambda: self._repeat(self._look_at_queues, self._rest),
+            end_within=_END_WITHIN,
+        )
 
     def seen(self, since: float = 0.0, event: int = 0, run: str = "") -> dict[str, Any]:
         """All that is known: the charts' points after a time, and the events after a number that this run gave."""
@@ -122,22 +121,15 @@ class Chronicle:
             self._numbered += 1
             self._events.append(Event(self._numbered, time.time(), *remark))
 
-    def __enter__(self) -> Self:
-        for each in self._threads:
-            each.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """A look that a silent server holds up is left behind."""
-        self._over.set()
+        self.over.set()
         self._call.set()
-        for each in self._threads:
-            each.join(_END_WITHIN)
+        super().__exit__(kind, error, trace)
 
     def _repeat(self, look: Callable[[], None], rest: Callable[[], object]) -> None:
-        while not self._over.is_set():
+        while not self.over.is_set():
             try:
                 look()
             except WindrowError as error:

@@ -14,18 +14,17 @@ full queue, Kafka or the database refuses is left to the relay. Sent again by it
 
 import inspect
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Answer
 
+from windrow.beside import Beside
 from windrow.database.adoption import layout_of
 from windrow.database.connections import Connection, Statement, connect, interruptible
 from windrow.database.tables import Tables
@@ -69,7 +68,7 @@ class Writing:
         return self.written[-1][0]
 
 
-class Dispatcher:
+class Dispatcher(Beside):
     """Sends while its context lasts, on a connection to the database and a producer of its own; for any thread.
 
     The settings are the relay's. What it sends to has to be an outbox made for `capture: sweep`.
@@ -84,8 +83,7 @@ class Dispatcher:
         self._source = settings.source.encode()
         self._arrived: deque[int] = deque(maxlen=_UNNOTED)
         self._complained_at = -_COMPLAIN_EVERY
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"dispatch of {settings.name}", daemon=True)
+        super().__init__(f"dispatch of {settings.name}", self._run, end_within=2 * _END_WITHIN)
 
     def __enter__(self) -> Self:
         defaults = {**DEFAULTS, "linger.ms": 0, "message.timeout.ms": self._sweeps_after_ms}
@@ -93,15 +91,7 @@ class Dispatcher:
         self._producer = Producer(producer_config(self._settings, defaults, own))
         with interruptible(), connect(self._settings.data_source) as connection:
             self._statement = _noting(connection, self._settings)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Wait for Kafka's answers and note them; but not for ever."""
-        self._stop.set()
-        self._thread.join(2 * _END_WITHIN)
+        return super().__enter__()
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
@@ -142,7 +132,7 @@ class Dispatcher:
 
     def _run(self) -> None:
         connection: Connection | None = None
-        while not self._stop.is_set():
+        while not self.over.is_set():
             self._producer.poll(_NOTE_EVERY)
             connection = self._note(connection)
         self._producer.flush(_END_WITHIN)
@@ -160,7 +150,7 @@ class Dispatcher:
             except (Interrupted, DatabaseUnreachable) as error:
                 self._complain(f"arrivals are not noted: {str(error).partition(chr(10))[0]}")
                 self._arrived.extendleft(reversed(chunk))
-                self._stop.wait(1.0)
+                self.over.wait(1.0)
                 return None
         return connection
 

@@ -15,12 +15,12 @@ import math
 import threading
 import time
 from contextlib import closing, suppress
-from types import TracebackType
 from typing import Final, Self
 from uuid import UUID, uuid4
 
 from psycopg.sql import SQL, Composable
 
+from windrow.beside import Beside
 from windrow.database.connections import Connection, connect, interruptible
 from windrow.database.tables import Tables
 from windrow.election.mandate import Term
@@ -95,7 +95,7 @@ class LeaseRow:
         return connection
 
 
-class Lease:
+class Lease(Beside):
     """A candidate, while its context lasts. `term` is its present one, None while another leads; for any thread."""
 
     def __init__(self, settings: Settings) -> None:
@@ -105,8 +105,7 @@ class Lease:
         self._tenure = Tenure()
         self._lock = threading.Lock()
         self._complained = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"election of {settings.name}", daemon=True)
+        super().__init__(f"election of {settings.name}", self._run, end_within=_END_WITHIN)
 
     @property
     def term(self) -> Term | None:
@@ -114,22 +113,10 @@ class Lease:
         with self._lock:
             return self._tenure.at(time.monotonic(), self._timeout)
 
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
     def __enter__(self) -> Self:
         with closing(position_reader(self._settings)) as nobody:
             self._membership: bytes = nobody.consumer_group_metadata()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give the lease back, so that another can lead at once; where the database is away, it expires."""
-        self._stop.set()
-        self._thread.join(_END_WITHIN)
+        return super().__enter__()
 
     def resign(self, term: UUID) -> None:
         """End a term that turned out to be over."""
@@ -138,9 +125,10 @@ class Lease:
                 self._tenure = Tenure()
 
     def _run(self) -> None:
+        """At the end give the lease back, so that another can lead at once; where the database is away, it expires."""
         try:
-            while not self._stop.is_set():
-                self._stop.wait(self._timeout / (_RENEWALS_PER_TIMEOUT if self._look() else _LOOKS_PER_TIMEOUT))
+            while not self.over.is_set():
+                self.over.wait(self._timeout / (_RENEWALS_PER_TIMEOUT if self._look() else _LOOKS_PER_TIMEOUT))
         finally:
             self._tenure = Tenure()
             with closing(self._row), suppress(*_KEEPS_FROM_LEADING):

@@ -25,6 +25,7 @@ from uuid import UUID, uuid4
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from windrow.beside import Beside
 from windrow.election.mandate import Mandate, Term
 from windrow.kafka.clients import Configured, client_config
 
@@ -63,7 +64,7 @@ class Candidacy(Configured, Protocol):
     def limits(self) -> Timeouts: ...
 
 
-class Neli:
+class Neli(Beside):
     """A candidate, while its context lasts. `term` is its present one, None while another leads; for any thread."""
 
     def __init__(self, settings: Candidacy) -> None:
@@ -74,16 +75,11 @@ class Neli:
         self._lock = threading.Lock()
         self._beat_at = 0.0
         self._complained = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"election of {settings.name}", daemon=True)
+        super().__init__(f"election of {settings.name}", self._run)
 
     @property
     def term(self) -> Term | None:
         return self._mandate.term
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
 
     def __enter__(self) -> Self:
         self._consumer = self._make_consumer()
@@ -96,15 +92,13 @@ class Neli:
         self._consumer.subscribe(
             [self._settings.leader_topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
-        self._thread.start()
-        return self
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the group, so that another can lead at once."""
-        self._stop.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self._consumer.close()
 
     def resign(self, term: UUID) -> None:
@@ -134,7 +128,7 @@ class Neli:
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
+            while not self.over.is_set():
                 self._look(self._consumer.poll(_POLL), time.monotonic())
         finally:
             self._mandate = Mandate()  # whatever ended this thread: nobody watches over the term any more

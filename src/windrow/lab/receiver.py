@@ -2,20 +2,19 @@
 disturbs; but the broker behind it may be away for a while.
 """
 
-import threading
 import time
 from types import TracebackType
-from typing import Self
 from uuid import uuid4
 
 from confluent_kafka import Consumer, TopicPartition
 
+from windrow.beside import Beside
 from windrow.kafka.clients import client_config
 from windrow.lab.history import Receipt
 from windrow.settings import Settings
 
 
-class Receiver:
+class Receiver(Beside):
     """Receives in a thread of its own, while its context lasts."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
@@ -23,25 +22,19 @@ class Receiver:
         self._consumer = Consumer(client_config(settings, {**own, "enable.auto.commit": False}))
         partitions = self._consumer.list_topics(topic, timeout=30).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._receive, name="receiver", daemon=True)
+        super().__init__("receiver", self._receive)
         self.receipts: list[Receipt] = []
         self.newest = 0.0
         """When the latest transaction began of which a message was received."""
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self._consumer.close()
 
     def _receive(self) -> None:
-        while not self._stop.is_set():
+        while not self.over.is_set():
             message = self._consumer.poll(0.1)
             if message is None or message.error():
                 continue

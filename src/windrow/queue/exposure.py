@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from windrow.beside import Beside
 from windrow.election.led import State
 from windrow.errors import WindrowError
 from windrow.kafka.clients import client_config, topic_partitions
@@ -95,11 +97,8 @@ def exposed(tracker: Tracker, address: Address) -> Iterator[Server]:
         yield Sample("windrow_tracker_leader", (tracker.settings.message_topic,), tracker.is_leader)
         yield from samples_of_queues(tracker.settings, look.queues, look.lag)
 
-    thread = threading.Thread(target=look.run, args=(over.wait,), name="watch of queues", daemon=True)
-    with Server(address, watch_routes(samples, lambda: tracker.state is not State.STOPPED)) as server:
-        thread.start()
-        try:
-            yield server
-        finally:
-            over.set()
-            thread.join(_END_WITHIN)
+    with (
+        Server(address, watch_routes(samples, lambda: tracker.state is not State.STOPPED)) as server,
+        Beside("watch of queues", partial(look.run, over.wait), over=over, end_within=_END_WITHIN),
+    ):
+        yield server

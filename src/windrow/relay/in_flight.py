@@ -10,10 +10,12 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
+from windrow.beside import Beside
 from windrow.database.connections import Connection, connect
 from windrow.record import Record, Shard
 from windrow.relay.registry import Flight, Registry
@@ -53,14 +55,9 @@ class InFlight:
 @contextmanager
 def telling(settings: Settings, shard: Shard, in_flight: InFlight, tally: Tally) -> Iterator[None]:
     """Meanwhile, and once more at the end, tell the database what is in flight and what was counted."""
-    over = threading.Event()
-    thread = threading.Thread(target=_Teller(settings, shard, in_flight, tally).run, args=(over,), daemon=True)
-    thread.start()
-    try:
+    over, teller = threading.Event(), _Teller(settings, shard, in_flight, tally)
+    with Beside(f"teller of {settings.name} {shard.index}", partial(teller.run, over), over=over):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 class _Teller:

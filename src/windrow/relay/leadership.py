@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -19,6 +20,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from windrow import errors
+from windrow.beside import Beside
 from windrow.election.mandate import Term
 from windrow.election.protocol import Election
 from windrow.kafka.clients import committed_positions, position_reader
@@ -246,13 +248,8 @@ class Leadership:
     def _purging(self) -> Iterator[None]:
         """Meanwhile, now and then: save the positions, and delete what all relays have published."""
         over = threading.Event()
-        thread = threading.Thread(target=self._purge, args=(over,), name=f"purge of {self._settings.name}", daemon=True)
-        thread.start()
-        try:
+        with Beside(f"purge of {self._settings.name}", partial(self._purge, over), over=over):
             yield
-        finally:
-            over.set()
-            thread.join()
 
     def _purge(self, over: threading.Event) -> None:
         purger, complained = Purger(self._settings, over.wait, self._term.number), ""

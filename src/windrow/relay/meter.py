@@ -4,16 +4,14 @@ A thread of its own reads it, since Kafka and the database may take their time t
 watches over the tasks and calls the owner, only takes what was read.
 """
 
-import threading
 import time
 from collections import deque
 from contextlib import closing, suppress
-from types import TracebackType
-from typing import Self
 from uuid import UUID
 
 from confluent_kafka import Consumer
 
+from windrow.beside import Beside
 from windrow.database.connections import connect, interruptible
 from windrow.errors import DatabaseUnreachable, Interrupted
 from windrow.kafka.clients import committed_positions, position_reader
@@ -29,28 +27,17 @@ def in_flight(settings: Settings) -> Flight:
     return Flight(sum(each.records for each in shards), sum(each.keys for each in shards))
 
 
-class Meter:
+class Meter(Beside):
     """Reads the meter of a term while its context lasts."""
 
     def __init__(self, settings: Settings, leader_id: UUID) -> None:
         self._settings, self._leader_id = settings, leader_id
         self._newest: deque[MeterRead] = deque(maxlen=1)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"meter of {settings.name}", daemon=True)
+        super().__init__(f"meter of {settings.name}", self._run)
 
     def take(self) -> MeterRead | None:
         """What was read since the last time."""
         return self._newest.pop() if self._newest else None
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
 
     def _run(self) -> None:
         last: tuple[int, float] | None = None
@@ -58,7 +45,7 @@ class Meter:
             while True:
                 with suppress(Interrupted, DatabaseUnreachable):  # the shards report it
                     last = self._read(reader, last)
-                if self._over.wait(self._settings.limits.min_metrics_interval.total_seconds()):
+                if self.over.wait(self._settings.limits.min_metrics_interval.total_seconds()):
                     return
 
     def _read(self, reader: Consumer, last: tuple[int, float] | None) -> tuple[int, float]:

@@ -9,17 +9,16 @@ Counting a backlog of millions takes a second or two. So nothing is counted for 
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from windrow.beside import Beside
 from windrow.database.adoption import layout_of
 from windrow.database.connections import Connection, connect, interruptible
 from windrow.database.layouts import Layout
@@ -107,35 +106,19 @@ class View:
         )
 
 
-class Watch:
+class Watch(Beside):
     """Looks at a relay while its context lasts; `view` is what it has seen."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.view = View(time.monotonic())
         self._tables = Tables.of(settings)
-        self._over = threading.Event()
-        self._threads = [
-            threading.Thread(target=look, name=f"watch of {settings.name}", daemon=True)
-            for look in (self._hear_tasks, self._hear_kafka, self._count)
-        ]
+        looks = (self._hear_tasks, self._hear_kafka, self._count)
+        super().__init__(f"watch of {settings.name}", *looks, end_within=_END_WITHIN)
 
     def objections(self) -> list[str]:
         """Why the relay is not ready; nothing where it is."""
         return [*objections(self.view.seen(time.monotonic()), self._bounds)]
-
-    def __enter__(self) -> Self:
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """A look that a silent server holds up is left behind."""
-        self._over.set()
-        for each in self._threads:
-            each.join(_END_WITHIN)
 
     @cached_property
     def _bounds(self) -> Bounds:
@@ -148,10 +131,10 @@ class Watch:
         )
 
     def _repeat(self, what: Callable[[], object], every: float, leisure: float = 0.0) -> None:
-        while not self._over.is_set():
+        while not self.over.is_set():
             began = time.monotonic()
             what()
-            self._over.wait(max(every, min(leisure * (time.monotonic() - began), _REST_AT_MOST)))
+            self.over.wait(max(every, min(leisure * (time.monotonic() - began), _REST_AT_MOST)))
 
     def _on_connection(self, what: Callable[[Connection], object], every: float, leisure: float = 0.0) -> None:
         """Look again and again on one connection, and on a new one where it broke."""
@@ -238,5 +221,5 @@ class Watch:
     ) -> Iterator[tuple[int, Waiting]]:
         for index in range(shards):
             yield index, waiting(self.settings, connection, layout, Shard(index, shards), positions.get(index))
-            if self._over.is_set():
+            if self.over.is_set():
                 return
