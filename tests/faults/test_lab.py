@@ -15,6 +15,8 @@ from windrow.lab.torture import torture
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_200)]
 
 HOLD = 0.5
+LEASES = 4.0
+"""Seconds in which a worker's leases run out."""
 
 
 def test_every_fault_once(tmp_path: Path) -> None:
@@ -39,3 +41,16 @@ def test_one_of_three_brokers_is_lost_and_comes_back(tmp_path: Path) -> None:
     verdict = verdict_on(run, TOPIC)
     assert replace(verdict, unrecovered=0).sound, verdict
     assert verdict.recoveries.keys() == {"one broker killed", "one broker paused"}
+
+
+def test_queue_that_is_fed_by_the_outbox_has_every_message_taken_once(tmp_path: Path) -> None:
+    load = Load(TOPIC, seed=3, writers=4, rate=40.0, queues=True)
+    with open_ground(tmp_path, load, print, limits={"sessionTimeout": "3s"}) as ground:
+        known = faults(detection(ground.settings), queues=True)
+        names = ("worker killed", "worker paused", "tracker killed", "broker killed")
+        steps = [Step(0.0, LEASES if name == "worker paused" else HOLD, (name,)) for name in names]
+        run = torture(ground, steps, known, 1_000, print)
+    verdict = verdict_on(run, TOPIC)
+    assert replace(verdict, unrecovered=0).sound, verdict
+    assert len({each.message for each in run.handled if each.outcome == "ok"}) > 100
+    assert any(each.outcome != "ok" for each in run.handled)

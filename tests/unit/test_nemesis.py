@@ -1,15 +1,16 @@
 """The schedule of a run, and what becomes of its record: pure functions."""
 
+from dataclasses import replace
 from random import Random
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from windrow.lab.history import Effect, Operation, Receipt, Sent
+from windrow.lab.history import QUEUED, Effect, Handling, Operation, Receipt, Sent
 from windrow.lab.load import draw
 from windrow.lab.nemesis import faults, schedule
 from windrow.lab.picture import timeline
-from windrow.lab.report import Incident, Run, verdict_on
+from windrow.lab.report import WRONG, Incident, Run, verdict_on
 
 NAMES = [f"fault {number}" for number in range(12)]
 
@@ -36,6 +37,11 @@ def test_a_log_has_one_reader_and_is_not_resharded() -> None:
 
 def test_only_one_of_several_brokers_can_be_lost_alone() -> None:
     assert faults(6.0, brokers=3).keys() - faults(6.0).keys() == {"one broker killed", "one broker paused"}
+
+
+def test_queues_have_faults_of_their_own() -> None:
+    new = faults(6.0, queues=True).keys() - faults(6.0).keys()
+    assert new == {"worker killed", "worker paused", "tracker killed", "tracker paused"}
 
 
 def test_an_effect_that_is_missing_and_one_too_many() -> None:
@@ -86,6 +92,23 @@ def test_a_run_that_is_not_sound(bad: Run, wrong: set[str]) -> None:
     verdict = verdict_on(bad, "topic").as_dict()
     counts = {name for name in verdict if isinstance(verdict[name], int) and verdict[name]}
     assert counts - {"seed", "written", "received"} == wrong
+
+
+@pytest.mark.parametrize(
+    ("handled", "wrong"),
+    [
+        ([Handling("q", 3.0, 3.0, "unknown"), Handling("q", 4.0, 5.0, "ok", 5.0)], set()),
+        ([Handling("q", 3.0, 3.0, "unknown")], {"queue_lost"}),
+        ([Handling("q", 3.0, 4.0, "ok", 4.0), Handling("q", 5.0, 5.0, "unknown")], {"queue_doubled"}),
+    ],
+)
+def test_a_queue_is_judged_by_what_its_workers_did(handled: list[Handling], wrong: set[str]) -> None:
+    sound = run(GOOD, 3)
+    queued = Operation("writer", 3, (Sent("q", QUEUED, 0),), "ok", 2.0, 2.5)
+    bad = replace(sound, operations=[*sound.operations, queued], queued=[Receipt("q")], handled=handled)
+    verdict = verdict_on(bad, "topic")
+    assert {name for name in WRONG if getattr(verdict, name)} == wrong
+    assert verdict_on(replace(bad, queued=[]), "topic").lost == 1
 
 
 def test_repeats_at_once_are_sound_where_delivery_is_at_least_once() -> None:

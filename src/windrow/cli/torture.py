@@ -41,6 +41,7 @@ from windrow.lab.torture import torture as run_torture
     show_default=True,
     help="Transactions a second, of all writers together.",
 )
+@click.option("--queues", is_flag=True, help="With a queue that is fed by the outbox, two workers and a tracker.")
 @click.option("--only", multiple=True, metavar="FAULT", help="Inject this fault alone; may be given again.")
 @click.option("--picture", type=click.File("w", lazy=False), help="Write the timeline here, as SVG.")
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep journals and logs here.")
@@ -51,6 +52,7 @@ def torture(
     brokers: int,
     writers: int,
     rate: float,
+    queues: bool,  # noqa: FBT001 - a flag
     only: tuple[str, ...],
     picture: TextIO | None,
     folder: Path | None,
@@ -63,7 +65,8 @@ def torture(
     step (with windrow[lab]), the relay is purged and resharded; writers go on writing. Then what was received is
     compared with what was committed. Exit status 0 only if nothing was lost, duplicated, reordered, phantom (rolled
     back but received), overtaken (an effect before its cause), misplaced (a position that is not where the log is),
-    done twice or never by the consumer, or unrecovered.
+    done twice or never by the consumer, or unrecovered. With --queues, nor if a worker got a message that another had
+    acknowledged or still held, or a message that was never acknowledged.
 
     \b
     Examples:
@@ -71,15 +74,22 @@ def torture(
       windrow torture --minutes 5 --seed 42 --only "leader killed" --only "broker paused"
       windrow torture --minutes 20 --brokers 3 --writers 200
       windrow torture --capture mark --delivery at-least-once --database mariadb
+      windrow torture --queues --only "worker paused" --only "tracker killed" --only "broker killed"
     """
-    possible = partial(faults, tails=settings["capture"] == "tail", brokers=brokers, clocks=library() is not None)
+    possible = partial(
+        faults,
+        tails=settings["capture"] == "tail",
+        brokers=brokers,
+        clocks=library() is not None,
+        queues=queues,
+    )
     names = tuple(possible(0.0))
     if unknown := [name for name in only if name not in names]:
         raise click.BadParameter(f"no fault {unknown[0]!r}; there are: {', '.join(names)}", param_hint="--only")
     talk = Console(stderr=True, highlight=False, soft_wrap=True)
     place = folder or Path(tempfile.mkdtemp(prefix="windrow-torture-"))
     place.mkdir(parents=True, exist_ok=True)
-    load = Load(TOPIC, secrets.randbelow(1_000_000) if seed is None else seed, writers, rate)
+    load = Load(TOPIC, secrets.randbelow(1_000_000) if seed is None else seed, writers, rate, queues)
     talk.print(f"seed {load.seed}; journals and logs in {place}")
     with open_ground(place, load, talk.print, brokers=brokers, **settings) as ground:
         ground.over = end_by_signal("ending early")

@@ -1,4 +1,5 @@
-"""What is put to the test: servers, links to them, two relays, writers, a consumer with an inbox, and a receiver.
+"""What is put to the test: servers, links to them, two relays, writers, a consumer with an inbox, and a receiver; where
+it is wanted, a queue with its workers and tracker.
 
 All but the receiver and the lab itself reach the servers through proxies. Nothing outlives the context.
 """
@@ -6,7 +7,7 @@ All but the receiver and the lab itself reach the servers through proxies. Nothi
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,9 +20,10 @@ from windrow.kafka.clients import create_topic
 from windrow.lab.candidate import Candidate
 from windrow.lab.child import Child
 from windrow.lab.effects import create_effects, read_effects, run_consumer
-from windrow.lab.history import Operation, read_journal
+from windrow.lab.history import Operation, apart, read_journal
 from windrow.lab.load import Load, create_load, run_writers
 from windrow.lab.proxy import Proxy
+from windrow.lab.queues import Queue, open_queue, read_handlings
 from windrow.lab.receiver import Receiver
 from windrow.relay.leadership import positions
 from windrow.relay.setup import prepare
@@ -66,6 +68,8 @@ class Ground:
     """With an inbox."""
     receiver: Receiver
     folder: Path
+    queue: Queue | None = None
+    """Where there is one."""
     over: threading.Event = field(default_factory=threading.Event)
     """Set where the run is to end early."""
     shards: list[int] = field(default_factory=lambda: [1])
@@ -82,9 +86,14 @@ class Ground:
 
     def staffed(self) -> bool:
         """Whether both relays are up and warm. What is dead is started: a server that was away may have ended it."""
-        for each in (*self.relays, self.consumer):
+        for each in self.parties:
             each.start()
         return all(each.warm for each in self.relays)
+
+    @property
+    def parties(self) -> tuple[Candidate | Child, ...]:
+        """Whoever is to be up at all times, writers apart."""
+        return (*self.relays, self.consumer, *(self.queue.children if self.queue else ()))
 
     def operations(self) -> list[Operation]:
         return [each for path in sorted(self.folder.glob("*.jsonl")) for each in read_journal(path)]
@@ -142,6 +151,9 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
         reached = (through.data_source, dict(through.base_kafka_config), TOPIC)
         consumer = Child(folder / "consumer.log", run_consumer, *reached)
         receiver = stack.enter_context(Receiver(direct, TOPIC))
+        queue = None
+        if load.queues:
+            queue = stack.enter_context(open_queue(kafka.client_config, through.base_kafka_config, folder))
         ground = Ground(
             server,
             kafka,
@@ -155,9 +167,10 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
             consumer,
             receiver,
             folder,
+            queue,
         )
         say("starting two relays, each with its Spark …")
-        for each in (*relays, writers, consumer):
+        for each in (*ground.parties, writers):
             stack.callback(each.kill)
             each.start()
         began = time.monotonic()
@@ -179,14 +192,20 @@ def end_writers(ground: Ground) -> None:
     ground.writers.stop()
 
 
+def _committed(operations: Iterable[Operation]) -> set[str]:
+    return {sent.id for each in operations if each.outcome == "ok" for sent in each.messages}
+
+
 def settle(ground: Ground, seconds: float) -> None:
     """Wait until all that was committed has come and has had its effect, but not for ever."""
-    wanted = {sent.id for each in ground.operations() if each.outcome == "ok" for sent in each.messages}
+    wanted, queued = (_committed(apart(ground.operations(), queued=queued)) for queued in (False, True))
 
     def settled() -> bool:
         ground.consumer.start()
-        return wanted.issubset(each.id for each in list(ground.receiver.receipts)) and wanted.issubset(
-            each.message for each in read_effects(ground.direct)
+        return (
+            wanted.issubset(each.id for each in list(ground.receiver.receipts))
+            and wanted.issubset(each.message for each in read_effects(ground.direct))
+            and queued.issubset(each.message for each in read_handlings(ground.folder) if each.outcome == "ok")
         )
 
     deadline = time.monotonic() + seconds

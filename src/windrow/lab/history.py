@@ -13,9 +13,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 Outcome = Literal["ok", "failed", "unknown"]
+QUEUED: Final = ""
+"""The key of messages for the queue: there is no order among them."""
 
 
 class Sent(NamedTuple):
@@ -37,6 +39,14 @@ class Operation:
     outcome: Outcome = "unknown"
     began: float = 0.0
     ended: float = math.inf
+
+
+def apart(operations: Iterable[Operation], *, queued: bool) -> list[Operation]:
+    """The operations with what they wrote for the queue alone, or with the rest alone."""
+    return [
+        replace(each, messages=tuple(sent for sent in each.messages if (sent.key == QUEUED) == queued))
+        for each in operations
+    ]
 
 
 class Receipt(NamedTuple):

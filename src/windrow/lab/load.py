@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,13 +25,15 @@ from uuid import uuid4
 
 from windrow.database.connections import connect, connect_plainly
 from windrow.errors import DatabaseUnreachable
-from windrow.lab.history import Journal, Sent
+from windrow.lab.history import QUEUED, Journal, Sent
+from windrow.lab.queues import QUEUE
 from windrow.message import Message
 from windrow.outbox import Outbox
 from windrow.settings import Settings
 
 _HOT_KEYS: Final = 3
 _PRIVATE_KEYS: Final = 8
+_QUEUED_SHARE: Final = 0.2
 _AFTER_BREAK: Final = 0.2
 _LARGEST: Final = 100_000_000
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS lab_place (name varchar(100) PRIMARY KEY, place bigint NOT NULL)"
@@ -65,6 +67,8 @@ class Shape:
     open_for: float = 0.0
     """Seconds between its last statement and its end; where it is early, between its first one, which gives it its
     number, and its messages."""
+    queued: int = 0
+    """Messages for the queue besides."""
 
 
 def draw(chance: random.Random, client: str) -> Shape:
@@ -88,6 +92,8 @@ class Load:
     writers: int
     rate: float
     """Transactions a second, of all writers together."""
+    queues: bool = False
+    """Whether some of them write for a queue, too."""
 
 
 def create_load(settings: Settings) -> None:
@@ -132,6 +138,8 @@ class Writer:
             self._recover(connection)
             while not stop.wait(self._chance.expovariate(self._load.rate / self._load.writers)):
                 shape = draw(self._chance, self._client)
+                if self._load.queues and self._chance.random() < _QUEUED_SHARE:
+                    shape = replace(shape, queued=self._chance.randint(1, 3))
                 if shape.kind == "prepared" and self._settings.dialect == "mysql":
                     continue
                 self.write(connection, shape)
@@ -149,6 +157,7 @@ class Writer:
             time.sleep(shape.open_for)
         send = partial(self._send, connection, cursor, began, shape.size)
         sent = [send(key) for key in shape.keys]
+        sent += [self._send_to_queue(connection, began) for _ in range(shape.queued)]
         if shape.kind == "savepoint":
             cursor.execute("SAVEPOINT before_second_thoughts")
             undone = [send(key) for key in reversed(shape.keys)]
@@ -217,4 +226,9 @@ class Writer:
         # When its transaction began comes with it, so that whoever receives it sees at once how late it is.
         value = f"{sent.id} {began} {'x' * size}"
         self._outbox.write(connection, Message(self._load.topic, value, key))
+        return sent
+
+    def _send_to_queue(self, connection: Any, began: float) -> Sent:
+        sent = Sent(uuid4().hex, QUEUED, 0)
+        self._outbox.write(connection, f"{sent.id} {began} ", queue=QUEUE)
         return sent

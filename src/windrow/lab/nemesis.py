@@ -22,6 +22,7 @@ from windrow.kafka.clients import widen_position_topic
 from windrow.lab.ground import Ground
 from windrow.lab.load import Writer
 from windrow.lab.proxy import CUT, HALF_OPEN, Condition, Proxy
+from windrow.lab.queues import Queue
 from windrow.relay.purge import Purger
 from windrow.relay.registry import Registry
 from windrow.settings import Settings
@@ -30,8 +31,8 @@ _LEADS_WITHIN: Final = 30.0
 _RESHARDED_WITHIN: Final = 60.0
 _HEALED_WITHIN: Final = 60.0
 _STEP: Final = 20
-"""Seconds, more than a leader may be silent for. A client that waits by the time of day waits so much longer after a
-step back."""
+"""Seconds, more than a leader may be silent for. Kafka's client waits by the time of day: after a step back it sleeps
+so much longer, and others take over."""
 _SLOW: Final[Mapping[str, Sequence[str]]] = {
     "postgresql": (
         "ALTER SYSTEM SET commit_delay = 100000",
@@ -103,16 +104,45 @@ def schedule(seed: int, minutes: float, names: Sequence[str]) -> tuple[Step, ...
     return tuple(steps)
 
 
+def _to_queue(deed: Callable[[Queue], None]) -> Act:
+    """Done to the queue, where there is one."""
+
+    def act(ground: Ground) -> None:
+        if ground.queue:
+            deed(ground.queue)
+
+    return act
+
+
+_QUEUE_FAULTS: Final = (
+    Fault("worker killed", _to_queue(lambda queue: queue.worker.kill()), _to_queue(lambda queue: queue.worker.start())),
+    Fault(
+        "worker paused", _to_queue(lambda queue: queue.worker.pause()), _to_queue(lambda queue: queue.worker.resume())
+    ),
+    Fault(
+        "tracker killed", _to_queue(lambda queue: queue.tracker.kill()), _to_queue(lambda queue: queue.tracker.start())
+    ),
+    Fault(
+        "tracker paused",
+        _to_queue(lambda queue: queue.tracker.pause()),
+        _to_queue(lambda queue: queue.tracker.resume()),
+    ),
+)
+
+
 def detection(settings: Settings) -> float:
     """Seconds after which a leader that is silent is replaced."""
     limits = settings.limits
     return (limits.lease_timeout if settings.election == "lease" else limits.session_timeout).total_seconds()
 
 
-def faults(unheard: float, *, tails: bool = False, brokers: int = 1, clocks: bool = True) -> dict[str, Fault]:
+def faults(
+    unheard: float, *, tails: bool = False, brokers: int = 1, clocks: bool = True, queues: bool = False
+) -> dict[str, Fault]:
     """All that can be done, by name, to relays that are replaced when they are unheard of for so many seconds.
 
-    Not to one that reads the log's tail, where there is one broker alone, or where clocks cannot be had that step.
+    Not all of it to one that reads the log's tail, where there is one broker alone, where clocks cannot be had that
+    step, or where there is no queue.
     """
     all_faults = [
         Fault("leader killed", lambda ground: ground.leader.kill(), _refill, "beginning", unheard),
@@ -136,13 +166,16 @@ def faults(unheard: float, *, tails: bool = False, brokers: int = 1, clocks: boo
         Fault("one broker paused", lambda ground: ground.kafka.brokers[0].pause(), _resume_brokers),
         Fault("consumer killed", lambda ground: ground.consumer.kill(), lambda ground: ground.consumer.start()),
         Fault("consumer paused", lambda ground: ground.consumer.pause(), lambda ground: ground.consumer.resume()),
-        Fault("leader's clock ahead", lambda ground: ground.leader.clock.step(_STEP), _set_clocks),
-        Fault("leader's clock behind", lambda ground: ground.leader.clock.step(-_STEP), _set_clocks),
+        Fault("leader's clock ahead", lambda ground: ground.leader.clock.step(_STEP), _set_clocks, detection=unheard),
+        Fault("leader's clock behind", lambda ground: ground.leader.clock.step(-_STEP), _set_clocks, detection=unheard),
         Fault("producer's buffer full", _burst, lambda ground: _mend(ground.kafka_links)),
+        *_QUEUE_FAULTS,
         Fault("purge", _purge, outage="beginning"),
         Fault("reshard", _reshard, _await_reshard),
     ]
     left_out = {"reshard"} if tails else set()
+    if not queues:
+        left_out |= {each.name for each in _QUEUE_FAULTS}
     if brokers == 1:
         left_out |= {"one broker killed", "one broker paused"}
     if not clocks:

@@ -12,10 +12,12 @@ from windrow.lab.checkers import (
     judge,
     misplaced,
     overtaken,
+    queue_doubled,
+    queue_lost,
     recovered,
     without_repeats,
 )
-from windrow.lab.history import Effect, Operation, Receipt
+from windrow.lab.history import Effect, Handling, Operation, Receipt, apart
 
 RECOVERS_WITHIN: Final = 60.0
 """Seconds past a fault's detection after which it counts as unrecovered."""
@@ -55,6 +57,10 @@ class Run:
     """The numbers of shards that there were."""
     terms: Sequence[tuple[float, str]] = ()
     """Which relay came to lead when."""
+    queued: Sequence[Receipt] = ()
+    """What the relays have published for the queue."""
+    handled: Sequence[Handling] = ()
+    """What the queue's workers had in their hands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ class TortureVerdict:
     misplaced: int
     effects_doubled: int
     effects_missed: int
+    queue_lost: int
+    queue_doubled: int
     unrecovered: int
     faults: dict[str, int]
     """How often each was injected."""
@@ -97,6 +105,8 @@ WRONG: Final = (
     "misplaced",
     "effects_doubled",
     "effects_missed",
+    "queue_lost",
+    "queue_doubled",
     "unrecovered",
 )
 
@@ -107,9 +117,10 @@ def lane_of(topic: str, shards: frozenset[int]) -> Callable[[str], Hashable]:
 
 
 def verdict_on(run: Run, topic: str) -> TortureVerdict:
-    ids: list[str] = [each.id for each in run.receipts]
+    ids: list[str] = [each.id for each in (*run.receipts, *run.queued)]
     at_least_once = run.delivery == "at-least-once"
     found = judge(run.operations, without_repeats(run.operations, ids) if at_least_once else ids)
+    messages, queued = (apart(run.operations, queued=queued) for queued in (False, True))
     recoveries = [(each, recovery(run, each)) for each in run.incidents]
     worst: dict[str, float] = {}
     for incident, seconds in recoveries:
@@ -120,10 +131,12 @@ def verdict_on(run: Run, topic: str) -> TortureVerdict:
         **{name: getattr(found, name) for name in ("written", "lost", "duplicated", "reordered", "phantom")},
         received=len(ids),
         unknown=sum(each.outcome == "unknown" for each in run.operations),
-        overtaken=overtaken(run.operations, run.receipts, lane_of(topic, run.shards)),
+        overtaken=overtaken(messages, run.receipts, lane_of(topic, run.shards)),
         misplaced=0 if at_least_once else misplaced(run.published, len(ids)),
         effects_doubled=effects_doubled(run.effects),
-        effects_missed=effects_missed(run.operations, run.effects),
+        effects_missed=effects_missed(messages, run.effects),
+        queue_lost=queue_lost(queued, run.handled),
+        queue_doubled=queue_doubled(run.handled),
         unrecovered=sum(seconds is None or seconds > RECOVERS_WITHIN for _, seconds in recoveries),
         faults=dict(Counter(name for each in run.incidents for name in each.faults)),
         recoveries=dict(sorted(worst.items(), key=lambda each: -each[1])),

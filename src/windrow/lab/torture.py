@@ -8,6 +8,7 @@ from windrow.errors import Interrupted
 from windrow.lab.effects import read_effects
 from windrow.lab.ground import Ground, end_writers, settle
 from windrow.lab.nemesis import Fault, Step
+from windrow.lab.queues import read_handlings
 from windrow.lab.report import RECOVERS_WITHIN, Incident, Run
 from windrow.relay.events import LeaderAcquired
 
@@ -47,6 +48,8 @@ def torture(ground: Ground, steps: Sequence[Step], faults: Mapping[str, Fault], 
         published=_published(ground, say),
         shards=frozenset(ground.shards),
         terms=_terms(ground),
+        queued=list(ground.queue.receiver.receipts) if ground.queue else [],
+        handled=read_handlings(ground.folder),
     )
 
 

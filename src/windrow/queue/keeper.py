@@ -247,8 +247,11 @@ class Keeper:
             *(self.queue, len(offsets), part.partition, offsets[0]),
         )
         if self._on_lease_lost:
-            try:
-                for offset in offsets:
-                    self._on_lease_lost(Lost(self.queue, part.partition, offset))
-            except Exception:
-                log.exception("queue %s: on_lease_lost failed", self.queue)
+            for offset in offsets:
+                self._tell_handler(self._on_lease_lost, Lost(self.queue, part.partition, offset))
+
+    def _tell_handler(self, handler: LostHandler, lost: Lost) -> None:
+        try:
+            handler(lost)
+        except Exception:  # of the others it is told all the same
+            log.exception("queue %s: on_lease_lost failed", self.queue)

@@ -1,0 +1,122 @@
+"""A queue at work: messages that come through the outbox, workers that take them one by one, and a tracker.
+
+A worker notes a message when it has it in its hands, and its end once Kafka has said that it was in time. What a worker
+had when it was killed has no end, and may be another's by then.
+"""
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from windrow.errors import Interrupted, LeaseLost
+from windrow.lab.child import Child
+from windrow.lab.history import QUEUED, Handling, Journal, Sent, read_journal
+from windrow.lab.receiver import Receiver
+from windrow.queue import QueueConsumer, QueueMessage, QueueSettings
+from windrow.queue.topics import create_topics
+from windrow.queue.tracker import Tracker
+
+QUEUE: Final = "lab"
+_HANDLED: Final = "handled"
+_LEASE: Final = timedelta(seconds=3)
+_USUALLY: Final = 0.01
+_LONG: Final = 1.5 * _LEASE.total_seconds()
+_LONG_SHARE, _NACK_SHARE = 0.01, 0.1
+_LATER: Final = timedelta(milliseconds=200)
+
+
+def settings_of_queues(kafka: Mapping[str, str]) -> QueueSettings:
+    """Short leases, so that they run out in every run; and nobody gives a message up."""
+    return QueueSettings(
+        base_kafka_config=kafka, redelivery_timeout=_LEASE, max_attempts=1_000_000, spark={"master": "local[4]"}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Whoever has to do with the queue."""
+
+    receiver: Receiver
+    """Of what the relays have published for it."""
+    worker: Child
+    """One that faults are done to, and another that has its peace."""
+    other: Child
+    tracker: Child
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        return (self.worker, self.other, self.tracker)
+
+
+@contextmanager
+def open_queue(direct: Mapping[str, str], disturbed: Mapping[str, str], folder: Path) -> Iterator[Queue]:
+    """A queue that is received from directly, and reached by its workers and its tracker in a way that is disturbed;
+    these are still to be started.
+    """
+    settings, reached = settings_of_queues(direct), dict(disturbed)
+    create_topics(settings)
+    (folder / _HANDLED).mkdir(exist_ok=True)
+    one, other = (Child(folder / f"{name}.log", run_worker, reached, folder, name) for name in ("worker-1", "worker-2"))
+    with Receiver(settings, settings.message_topic) as receiver:
+        yield Queue(receiver, one, other, Child(folder / "tracker.log", run_tracker, reached))
+
+
+def run_worker(kafka: Mapping[str, str], folder: Path, name: str) -> None:
+    """Take messages until SIGTERM. To be run in a process of its own."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    journal, chance = Journal(folder / _HANDLED / f"{name}.jsonl"), random.Random()  # noqa: S311 - no secret
+    with QueueConsumer(settings_of_queues(kafka), QUEUE) as consumer:
+        while not stop.is_set():
+            if message := consumer.receive(0.2):
+                _handle(journal, message, chance)
+
+
+def _handle(journal: Journal, message: QueueMessage, chance: random.Random) -> None:
+    """Most take some milliseconds, some longer than a lease; some are given back."""
+    identity = (message.payload or b"").split(b" ", 1)[0].decode()
+    number = journal.begin([Sent(identity, QUEUED, 0)], time.monotonic())
+    time.sleep(_LONG if chance.random() < _LONG_SHARE else chance.expovariate(1 / _USUALLY))
+    try:
+        if chance.random() < _NACK_SHARE:
+            message.nack(delay=_LATER)
+            journal.end(number, "failed")
+        else:
+            message.ack(wait=True)
+            journal.end(number, "ok")
+    except LeaseLost:
+        journal.end(number, "failed")
+    except Interrupted:  # nobody knows whether Kafka has the acknowledgement
+        return
+
+
+def run_tracker(kafka: Mapping[str, str]) -> None:
+    """Redeliver until SIGTERM. To be run in a process of its own."""
+    over = threading.Event()
+    with Tracker(settings_of_queues(kafka)) as tracker:
+        signal.signal(signal.SIGTERM, lambda *_: over.set())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while not over.wait(0.1) and not tracker.wait(0):
+            pass
+    with suppress(Interrupted):
+        tracker.wait()
+
+
+def read_handlings(folder: Path) -> list[Handling]:
+    """What all workers had in their hands. One that was in time held its lease until then; of others nothing is known
+    but that they had it.
+    """
+    operations = [each for path in sorted((folder / _HANDLED).glob("*.jsonl")) for each in read_journal(path)]
+    return [
+        Handling(sent.id, each.began, each.ended if each.outcome == "ok" else each.began, each.outcome, each.ended)
+        for each in operations
+        for sent in each.messages
+    ]
