@@ -98,7 +98,7 @@ def test_a_run_that_is_not_sound(bad: Run, wrong: set[str]) -> None:
     ("handled", "wrong"),
     [
         ([Handling("q", 3.0, 3.0, "unknown"), Handling("q", 4.0, 5.0, "ok", 5.0)], set()),
-        ([Handling("q", 3.0, 3.0, "unknown")], {"queue_lost"}),
+        ([Handling("q", 3.0, 3.0, "failed", 4.0)], {"queue_lost"}),
         ([Handling("q", 3.0, 4.0, "ok", 4.0), Handling("q", 5.0, 5.0, "unknown")], {"queue_doubled"}),
     ],
 )

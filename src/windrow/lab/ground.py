@@ -23,7 +23,7 @@ from windrow.lab.effects import create_effects, read_effects, run_consumer
 from windrow.lab.history import Operation, apart, read_journal
 from windrow.lab.load import Load, create_load, run_writers
 from windrow.lab.proxy import Proxy
-from windrow.lab.queues import Queue, open_queue, read_handlings
+from windrow.lab.queues import Queue, done, open_queue, read_handlings
 from windrow.lab.receiver import Receiver
 from windrow.relay.leadership import positions
 from windrow.relay.setup import prepare
@@ -205,7 +205,7 @@ def settle(ground: Ground, seconds: float) -> None:
         return (
             wanted.issubset(each.id for each in list(ground.receiver.receipts))
             and wanted.issubset(each.message for each in read_effects(ground.direct))
-            and queued.issubset(each.message for each in read_handlings(ground.folder) if each.outcome == "ok")
+            and queued.issubset(done(read_handlings(ground.folder), time.monotonic()))
         )
 
     deadline = time.monotonic() + seconds

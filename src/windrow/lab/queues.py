@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +30,7 @@ _USUALLY: Final = 0.01
 _LONG: Final = 1.5 * _LEASE.total_seconds()
 _LONG_SHARE, _NACK_SHARE = 0.01, 0.1
 _LATER: Final = timedelta(milliseconds=200)
+_COMES_AGAIN_WITHIN: Final = 20.0
 
 
 def settings_of_queues(kafka: Mapping[str, str]) -> QueueSettings:
@@ -108,6 +109,15 @@ def run_tracker(kafka: Mapping[str, str]) -> None:
             pass
     with suppress(Interrupted):
         tracker.wait()
+
+
+def done(handled: Iterable[Handling], now: float) -> Iterator[str]:
+    """Messages that nobody is going to get any more: those that were acknowledged; and those that a worker had when it
+    was killed, if no other has got them since. It may have said so, and not have noted it.
+    """
+    for each in handled:
+        if each.outcome == "ok" or (each.outcome == "unknown" and now > each.began + _COMES_AGAIN_WITHIN):
+            yield each.message
 
 
 def read_handlings(folder: Path) -> list[Handling]:
