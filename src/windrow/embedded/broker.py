@@ -20,7 +20,7 @@ from windrow.embedded.security import Security
 from windrow.embedded.server import Commands, Server
 from windrow.java import find_java
 
-VERSION = "4.3.1"
+VERSION = "4.2.1"
 JARS = jars.JarSet(
     title=f"the Kafka broker {VERSION}",
     wanted=(
