@@ -28,6 +28,9 @@ from windrow.queued import QUEUE, SENT, TTL
 log = logging.getLogger(__name__)
 
 _ANSWER_WITHIN: Final = 10.0
+_MEMBERSHIP: Final = {"session.timeout.ms": 10_000, "max.poll.interval.ms": 30_000}
+"""Milliseconds until the others go on without a consumer that died, and how long a group waits for one that it knows of
+and that does not come: a broker that was killed remembers the dead. We poll all the time, whatever handlers do."""
 _CHUNK: Final = 2000
 _COMMIT_EVERY: Final = 1.0
 _OVER: Final = "time to live is over"
@@ -58,7 +61,9 @@ class Intake:
             "queued.min.messages": 100_000,
             "fetch.wait.max.ms": 100,
         }
-        self._consumer = Consumer(client_config(settings, own))
+        config = {**_MEMBERSHIP, **client_config(settings, own)}
+        config["max.poll.interval.ms"] = max(config["session.timeout.ms"], config["max.poll.interval.ms"], key=int)
+        self._consumer = Consumer(config)
         self._consumer.subscribe([settings.message_topic], on_assign=self._moved, on_revoke=self._moved)
 
     def poll(self, most: int, seconds: float) -> "Batch":
