@@ -19,9 +19,6 @@ DEFAULTS: Final[dict[str, Any]] = {
     "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
     "transaction.timeout.ms": 30_000,
     "topic.metadata.propagation.max.ms": 5_000,  # how long a topic may be unknown before it counts as missing
-    # With re-bootstrapping, librdkafka 2.16 forgets the group's coordinator while it commits offsets to it, and waits
-    # forever. The shard's loop opens a new producer from the bootstrap servers instead.
-    "metadata.recovery.strategy": "none",
 }
 _REFUSED_BY_TOPIC: Final = frozenset(
     {
