@@ -26,13 +26,10 @@ SETTLING: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-_COMMON: Final[Mapping[str, Any]] = {
-    "log_level": 2,
-    "reconnect.backoff.max.ms": 500,
-    # Otherwise a client whose brokers are all away begins anew with its bootstrap servers, and then waits for a group's
-    # coordinator on a connection that is no more: positions are not sent, for tens of seconds or for ever.
-    "metadata.recovery.strategy": "none",
-}
+_COMMON: Final[Mapping[str, Any]] = {"log_level": 2, "reconnect.backoff.max.ms": 1000}
+SENDS_OFFSETS: Final[Mapping[str, Any]] = {"metadata.recovery.strategy": "none"}
+"""For producers that send offsets. Otherwise one whose brokers are all away begins anew with its bootstrap servers, and
+then waits for a group's coordinator on a connection that is no more, for ever."""
 
 
 def own_exception(raised: KafkaException | SystemError) -> KafkaException:
