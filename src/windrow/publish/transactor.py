@@ -11,11 +11,11 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
-from windrow.kafka.clients import error_of, own_exception
+from windrow.kafka.clients import error_of, own_exception, send_offsets
 from windrow.publish.sending import refusal
 
 SETTLE_WITHIN: Final = 30.0
-_OFFSETS_WITHIN: Final = 10.0
+_OFFSETS_WITHIN: Final = 5.0
 _ABORT_WITHIN: Final = 5.0
 _FENCED: Final = frozenset(
     {
@@ -69,7 +69,7 @@ class Transactor:
         """Commit what was sent and the offsets as one; in a `transaction`."""
         # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
         self.producer.flush()
-        self.producer.send_offsets_to_transaction(offsets, membership, _OFFSETS_WITHIN)
+        send_offsets(self.producer, offsets, membership, _OFFSETS_WITHIN)
         self.producer.commit_transaction(SETTLE_WITHIN)
         self._in_transaction = False
 

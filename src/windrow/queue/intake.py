@@ -17,7 +17,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted
-from windrow.kafka.clients import SENDS_OFFSETS, client_config, error_of, own_exception
+from windrow.kafka.clients import SENDS_OFFSETS, client_config, error_of, own_exception, send_offsets
 from windrow.queue.keeper import Keeper
 from windrow.queue.lease import Headers, Part, Word, marker
 from windrow.queue.marker import encode, marker_partition, number_of
@@ -28,6 +28,7 @@ from windrow.queued import QUEUE, SENT, TTL
 log = logging.getLogger(__name__)
 
 _ANSWER_WITHIN: Final = 10.0
+_OFFSETS_WITHIN: Final = 5.0
 _MEMBERSHIP: Final = {"session.timeout.ms": 10_000, "max.poll.interval.ms": 30_000}
 """Milliseconds until the others go on without a consumer that died, and how long a group waits for one that it knows of
 and that does not come: a broker that was killed remembers the dead. We poll all the time, whatever handlers do."""
@@ -105,6 +106,9 @@ class Intake:
         except (KafkaException, SystemError) as raised:
             self._give_up(own_exception(raised))
             return []
+        except Interrupted:
+            self._astray, self._transactional = True, None
+            raise
         self._skipped.clear()
         for part in parts:
             part.offer()
@@ -134,7 +138,7 @@ class Intake:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer to the start markers"))  # noqa: SLF001
         topic = self._settings.message_topic
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        producer.send_offsets_to_transaction(places, self._consumer.consumer_group_metadata(), _ANSWER_WITHIN)
+        send_offsets(producer, places, self._consumer.consumer_group_metadata(), _OFFSETS_WITHIN)
         producer.commit_transaction(_ANSWER_WITHIN)
 
     def _producer(self) -> Producer:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from confluent_kafka import KafkaException, TopicPartition
 
 from windrow.errors import KafkaUnreachable
-from windrow.kafka.clients import SENDS_OFFSETS, error_of, own_exception
+from windrow.kafka.clients import SENDS_OFFSETS, error_of, own_exception, send_offsets
 from windrow.message import Bytes, Headers, Message
 from windrow.queue.sending import ANSWER_WITHIN, Sender, Sending, checked
 from windrow.queue.settings import QueueSettings
@@ -99,4 +99,4 @@ class Transaction:
     def send_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
         """Commit a consumer's offsets with the transaction: `consumer.consumer_group_metadata()`."""
         self._sender.producer.flush(ANSWER_WITHIN)
-        self._sender.producer.send_offsets_to_transaction(offsets, group_metadata, ANSWER_WITHIN)
+        send_offsets(self._sender.producer, offsets, group_metadata, ANSWER_WITHIN)

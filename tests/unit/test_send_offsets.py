@@ -1,0 +1,40 @@
+"""Offsets are sent within a time, also where the client's own call does not keep to it."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from windrow.errors import Interrupted
+from windrow.kafka.clients import send_offsets
+
+
+class Held:
+    """A producer whose call returns when it is let go, whatever time it was given."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        self.let_go.wait(30)
+
+
+class Refused:
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.ILLEGAL_GENERATION))
+
+
+def test_a_call_that_does_not_return_is_given_up() -> None:
+    producer, began = Held(), time.monotonic()
+    with pytest.raises(Interrupted, match="does not come back"):
+        send_offsets(producer, [], b"", 0.1)  # type: ignore[arg-type]
+    assert time.monotonic() - began < 10
+    producer.let_go.set()
+
+
+def test_a_refusal_is_raised_as_it_is() -> None:
+    with pytest.raises(KafkaException) as raised:
+        send_offsets(Refused(), [], b"", 5)  # type: ignore[arg-type]
+    assert raised.value.args[0].code() == KafkaError.ILLEGAL_GENERATION
