@@ -12,7 +12,7 @@ from typing import Final
 
 from windrow.embedded.guard import signal_all
 from windrow.errors import EnvironmentUnfit
-from windrow.lab.child import SPAWN, Child, python_workers
+from windrow.lab.child import SPAWN, Child, python_workers, told_to_stop
 from windrow.lab.clock import PRELOAD, Clock
 from windrow.relay import Relay
 from windrow.relay.events import Event, LeaderAcquired, LeaderRevoked
@@ -119,7 +119,6 @@ class Candidate:
 
 def _relay(settings: Settings, events: Connection) -> None:
     """Run a relay until SIGTERM."""
-    over = threading.Event()
     os.environ.pop(PRELOAD, None)  # Spark's Java is spared
 
     def tell(event: Event) -> None:
@@ -127,9 +126,7 @@ def _relay(settings: Settings, events: Connection) -> None:
 
     with Relay(settings, on_event=tell) as relay:
         events.send((time.monotonic(), ""))
-        signal.signal(signal.SIGTERM, lambda *_: over.set())
-        # Spark takes it for itself; a terminal's Ctrl-C is for our parent alone.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        while not over.wait(0.02) and not relay.wait(0):
+        stop = told_to_stop()  # only now: Spark takes Ctrl-C for itself
+        while not stop.wait(0.02) and not relay.wait(0):
             pass
     relay.wait()

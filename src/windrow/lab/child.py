@@ -80,6 +80,14 @@ class Child:
             self.kill()
 
 
+def told_to_stop() -> threading.Event:
+    """Set once this process is told to end; a terminal's Ctrl-C is for our parent alone."""
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return told
+
+
 def python_workers(root: int) -> list[int]:
     """The Python workers of a Spark below a process: they are children of a daemon."""
     below = set(descendants(root))

@@ -198,7 +198,8 @@ def _committed(operations: Iterable[Operation]) -> set[str]:
 
 def settle(ground: Ground, seconds: float) -> None:
     """Wait until all that was committed has come and has had its effect, but not for ever."""
-    wanted, queued = (_committed(apart(ground.operations(), queued=queued)) for queued in (False, True))
+    operations = ground.operations()
+    wanted, queued = (_committed(apart(operations, queued=queued)) for queued in (False, True))
 
     def settled() -> bool:
         ground.consumer.start()

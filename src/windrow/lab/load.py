@@ -11,7 +11,6 @@ cut off is committed by its next life.
 
 import contextlib
 import random
-import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from uuid import uuid4
 
 from windrow.database.connections import connect, connect_plainly
 from windrow.errors import DatabaseUnreachable
+from windrow.lab.child import told_to_stop
 from windrow.lab.history import QUEUED, Journal, Sent
 from windrow.lab.queues import QUEUE
 from windrow.message import Message
@@ -103,9 +103,7 @@ def create_load(settings: Settings) -> None:
 
 def run_writers(settings: Settings, load: Load, folder: Path) -> None:
     """Write until SIGTERM. To be run in a process of its own."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop = told_to_stop()
     with ThreadPoolExecutor(load.writers) as threads:
         writers = [Writer(settings, load, folder / f"writer-{number}.jsonl") for number in range(load.writers)]
         lives = [threads.submit(each.run, stop) for each in writers]

@@ -169,13 +169,11 @@ def faults(
         Fault("leader's clock ahead", lambda ground: ground.leader.clock.step(_STEP), _set_clocks, detection=unheard),
         Fault("leader's clock behind", lambda ground: ground.leader.clock.step(-_STEP), _set_clocks, detection=unheard),
         Fault("producer's buffer full", _burst, lambda ground: _mend(ground.kafka_links)),
-        *_QUEUE_FAULTS,
+        *(_QUEUE_FAULTS if queues else ()),
         Fault("purge", _purge, outage="beginning"),
         Fault("reshard", _reshard, _await_reshard),
     ]
     left_out = {"reshard"} if tails else set()
-    if not queues:
-        left_out |= {each.name for each in _QUEUE_FAULTS}
     if brokers == 1:
         left_out |= {"one broker killed", "one broker paused"}
     if not clocks:

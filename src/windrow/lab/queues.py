@@ -5,18 +5,16 @@ had when it was killed has no end, and may be another's by then.
 """
 
 import random
-import signal
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from windrow.errors import Interrupted, LeaseLost
-from windrow.lab.child import Child
+from windrow.lab.child import Child, told_to_stop
 from windrow.lab.history import QUEUED, Handling, Journal, Sent, read_journal
 from windrow.lab.receiver import Receiver
 from windrow.queue import QueueConsumer, QueueMessage, QueueSettings
@@ -71,9 +69,7 @@ def open_queue(direct: Mapping[str, str], disturbed: Mapping[str, str], folder: 
 
 def run_worker(kafka: Mapping[str, str], folder: Path, name: str) -> None:
     """Take messages until SIGTERM. To be run in a process of its own."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop = told_to_stop()
     journal, chance = Journal(folder / _HANDLED / f"{name}.jsonl"), random.Random()  # noqa: S311 - no secret
     with QueueConsumer(settings_of_queues(kafka), QUEUE) as consumer:
         while not stop.is_set():
@@ -101,14 +97,11 @@ def _handle(journal: Journal, message: QueueMessage, chance: random.Random) -> N
 
 def run_tracker(kafka: Mapping[str, str]) -> None:
     """Redeliver until SIGTERM. To be run in a process of its own."""
-    over = threading.Event()
     with Tracker(settings_of_queues(kafka)) as tracker:
-        signal.signal(signal.SIGTERM, lambda *_: over.set())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        while not over.wait(0.1) and not tracker.wait(0):
+        stop = told_to_stop()  # only now: Spark takes Ctrl-C for itself
+        while not stop.wait(0.1) and not tracker.wait(0):
             pass
-    with suppress(Interrupted):
-        tracker.wait()
+    tracker.wait()
 
 
 def done(handled: Iterable[Handling], now: float) -> Iterator[str]:
