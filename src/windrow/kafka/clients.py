@@ -29,10 +29,13 @@ SETTLING: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-_COMMON: Final[Mapping[str, Any]] = {"log_level": 2, "reconnect.backoff.max.ms": 1000}
-SENDS_OFFSETS: Final[Mapping[str, Any]] = {"metadata.recovery.strategy": "none"}
-"""For producers that send offsets. Otherwise one whose brokers are all away begins anew with its bootstrap servers, and
-then waits for a group's coordinator on a connection that is no more, for ever."""
+_COMMON: Final[Mapping[str, Any]] = {
+    "log_level": 2,
+    "reconnect.backoff.max.ms": 1000,
+    # Otherwise a client whose brokers were all silent begins anew with its bootstrap servers; librdkafka 2.16 then may
+    # wait on connections that are no more, for ever: a producer for a group's coordinator, a consumer for any broker.
+    "metadata.recovery.strategy": "none",
+}
 
 
 def own_exception(raised: KafkaException | SystemError) -> KafkaException:

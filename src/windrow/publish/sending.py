@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from windrow.errors import PublishFailed
-from windrow.kafka.clients import SENDS_OFFSETS, client_config, error_of
+from windrow.kafka.clients import client_config, error_of
 from windrow.record import Record
 from windrow.settings import Settings
 
@@ -19,7 +19,6 @@ DEFAULTS: Final[dict[str, Any]] = {
     "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
     "transaction.timeout.ms": 30_000,
     "topic.metadata.propagation.max.ms": 5_000,  # how long a topic may be unknown before it counts as missing
-    **SENDS_OFFSETS,
 }
 _REFUSED_BY_TOPIC: Final = frozenset(
     {

@@ -17,7 +17,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted
-from windrow.kafka.clients import SENDS_OFFSETS, client_config, error_of, own_exception, send_offsets
+from windrow.kafka.clients import client_config, error_of, own_exception, send_offsets
 from windrow.queue.keeper import Keeper
 from windrow.queue.lease import Headers, Part, Word, marker
 from windrow.queue.marker import encode, marker_partition, number_of
@@ -147,7 +147,6 @@ class Intake:
                 "transactional.id": f"windrow-consumer-{uuid4()}",
                 "transaction.timeout.ms": 10_000,
                 "linger.ms": 0,
-                **SENDS_OFFSETS,
             }
             producer = Producer(client_config(self._settings, own))
             producer.init_transactions(_ANSWER_WITHIN)

@@ -9,7 +9,7 @@ from uuid import uuid4
 from confluent_kafka import KafkaException, TopicPartition
 
 from windrow.errors import KafkaUnreachable
-from windrow.kafka.clients import SENDS_OFFSETS, error_of, own_exception, send_offsets
+from windrow.kafka.clients import error_of, own_exception, send_offsets
 from windrow.message import Bytes, Headers, Message
 from windrow.queue.sending import ANSWER_WITHIN, Sender, Sending, checked
 from windrow.queue.settings import QueueSettings
@@ -23,8 +23,7 @@ class Transactions:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        own = {"transactional.id": f"windrow-queue-{uuid4()}", **SENDS_OFFSETS}
-        self._sender = Sender(self._settings, **own)
+        self._sender = Sender(self._settings, **{"transactional.id": f"windrow-queue-{uuid4()}"})
         try:
             self._sender.producer.init_transactions(ANSWER_WITHIN)
         except KafkaException as exception:
