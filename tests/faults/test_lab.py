@@ -47,7 +47,7 @@ def test_queue_that_is_fed_by_the_outbox_has_every_message_taken_once(tmp_path: 
     load = Load(TOPIC, seed=3, writers=4, rate=40.0, queues=True)
     with open_ground(tmp_path, load, print, limits={"sessionTimeout": "3s"}) as ground:
         known = faults(detection(ground.settings), queues=True)
-        names = ("worker killed", "worker paused", "tracker killed")
+        names = ("worker killed", "worker paused", "tracker killed", "broker killed")
         steps = [Step(0.0, LEASES if name == "worker paused" else HOLD, (name,)) for name in names]
         run = torture(ground, steps, known, 1_000, print)
     verdict = verdict_on(run, TOPIC)

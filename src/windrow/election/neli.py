@@ -28,6 +28,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer,
 from windrow.beside import Beside
 from windrow.election.mandate import Mandate, Term
 from windrow.kafka.clients import Configured, client_config
+from windrow.kafka.contact import Membership, part_from
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ _POLL: Final = 0.1
 _HEARTBEAT: Final = struct.Struct("!16sd")
 _HEARTBEATS_PER_TIMEOUT: Final = 5
 _HEARTBEATS_PER_SESSION: Final = 4
+_LOST_AFTER_TIMEOUTS: Final = 3
 
 
 class Timeouts(Protocol):
@@ -82,16 +84,7 @@ class Neli(Beside):
         return self._mandate.term
 
     def __enter__(self) -> Self:
-        self._consumer = self._make_consumer()
-        self._producer = Producer(
-            client_config(
-                self._settings,
-                {"message.timeout.ms": int(self._timeout * 1000), "on_delivery": self._delivered},
-            )
-        )
-        self._consumer.subscribe(
-            [self._settings.leader_topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
-        )
+        self._join()
         return super().__enter__()
 
     def __exit__(
@@ -99,7 +92,7 @@ class Neli(Beside):
     ) -> None:
         """Leave the group, so that another can lead at once."""
         super().__exit__(kind, error, trace)
-        self._consumer.close()
+        part_from(self._consumer)
 
     def resign(self, term: UUID) -> None:
         """End a term that turned out to be over, though no rebalance has told so yet."""
@@ -107,12 +100,24 @@ class Neli(Beside):
             if self._mandate.term and self._mandate.term.id == term:
                 self._mandate = self._mandate.resigned()
 
+    def _join(self) -> None:
+        self._member = Membership()
+        self._consumer, self._producer = self._make_consumer(), self._make_producer()
+        self._consumer.subscribe(
+            [self._settings.leader_topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+
+    def _make_producer(self) -> Producer:
+        within = {"message.timeout.ms": int(self._timeout * 1000)}
+        return Producer(client_config(self._settings, {**within, "on_delivery": self._delivered}))
+
     def _make_consumer(self) -> Consumer:
         session = int(self._settings.limits.session_timeout.total_seconds() * 1000)
         return Consumer(
             client_config(
                 self._settings,
                 {
+                    **self._member.config(),
                     "group.id": self._settings.leader_group_id,
                     "enable.auto.commit": False,
                     "partition.assignment.strategy": "cooperative-sticky",
@@ -130,8 +135,24 @@ class Neli(Beside):
         try:
             while not self.over.is_set():
                 self._look(self._consumer.poll(_POLL), time.monotonic())
+                if self._is_lost(time.monotonic()):
+                    self._join_anew()
         finally:
             self._mandate = Mandate()  # whatever ended this thread: nobody watches over the term any more
+
+    def _is_lost(self, now: float) -> bool:
+        """Whether clients seem to find no broker any more: nobody hears what the owner of the partition says."""
+        mandate = self._mandate
+        unheard = mandate.owner and now - mandate.heard_at > _LOST_AFTER_TIMEOUTS * self._timeout
+        return unheard or self._member.lost()
+
+    def _join_anew(self) -> None:
+        log.warning("%s: election on topic %s: no contact to Kafka; joining anew", *self._where)
+        lost = self._consumer
+        self._join()
+        with self._lock:
+            self._mandate = Mandate()
+        part_from(lost, within=0.0)
 
     def _look(self, message: Message | None, now: float) -> None:
         if message is not None and (error := message.error()):
@@ -170,7 +191,11 @@ class Neli(Beside):
         """Say once what keeps this one from leading, such as a missing right or a time-out that brokers refuse."""
         if error.str() != self._complained:
             self._complained = error.str()
-            log.warning("%s: election on topic %s: %s", self._settings.name, self._settings.leader_topic, error.str())
+            log.warning("%s: election on topic %s: %s", *self._where, error.str())
+
+    @property
+    def _where(self) -> tuple[str, str]:
+        return self._settings.name, self._settings.leader_topic
 
     def _membership(self) -> bytes:
         metadata: bytes = self._consumer.consumer_group_metadata()
@@ -185,7 +210,7 @@ class Neli(Beside):
                 self._mandate = self._mandate.assigned(self._membership(), time.monotonic(), uuid4())
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._leads(partitions):
+        if self._leads(partitions) and consumer is self._consumer:
             with self._lock:
                 self._mandate = self._mandate.revoked()
         consumer.incremental_unassign(partitions)

@@ -26,6 +26,7 @@ from windrow.inbox.dead_letter import Letters
 from windrow.inbox.settings import ConsumerSettings
 from windrow.inbox.work import Done, Failed, Handler, Lost, Place, Spans, Spoiled, Work
 from windrow.kafka.clients import client_config
+from windrow.kafka.contact import Membership, part_from
 
 log = logging.getLogger(__name__)
 
@@ -112,24 +113,36 @@ class InboxConsumer:
 
     def run(self) -> None:
         """Consume until `stop` is called, or something is wrong that does not pass."""
+        self._work.offsets()  # raises where the database or the tables are not there
+        self._join()
+        try:
+            self._loop()
+        finally:
+            part_from(self._consumer)
+            self._letters.close()
+            self._work.close()
+
+    def _join(self) -> None:
+        self._member = Membership()
         own = {
+            **self._member.config(),
             "group.id": self._settings.group,
             "enable.auto.commit": True,
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",  # to skip messages without a word is not for us
         }
-        self._work.offsets()  # raises where the database or the tables are not there
         self._consumer = Consumer(client_config(self._settings, own))
-        try:
-            self._consumer.subscribe(
-                [*self._settings.topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
-            )
-            self._loop()
-        finally:
-            self._consumer.close()
-            self._letters.close()
-            self._work.close()
+        self._consumer.subscribe(
+            [*self._settings.topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+
+    def _join_anew(self) -> None:
+        log.warning("group %s: no contact to Kafka; joining anew", self._settings.group)
+        lost = self._consumer
+        self._join()
+        self._at.clear()
+        part_from(lost, within=0.0)
 
     def _loop(self) -> None:
         interruptions, purge_at = 0, time.monotonic() + _PURGE_EVERY
@@ -155,6 +168,8 @@ class InboxConsumer:
         """What is there, a batch at most; where nothing is, what comes first within a while."""
         first = self._consumer.poll(_LOOK_AGAIN)
         if first is None:
+            if self._member.lost():
+                self._join_anew()
             return []
         more = self._consumer.consume(self._settings.batch_records - 1, 0) if self._settings.batch_records > 1 else []
         return [each for each in (first, *more) if self._sound(each)]
@@ -272,7 +287,9 @@ class InboxConsumer:
             consumer.assign(_kafkas(found))
         self._astray = True
 
-    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if consumer is not self._consumer:  # but one that was lost
+            return
         for each in partitions:
             self._at.pop(Place(each.topic, each.partition), None)
         self._astray = True

@@ -33,7 +33,7 @@ _COMMON: Final[Mapping[str, Any]] = {
     "log_level": 2,
     "reconnect.backoff.max.ms": 1000,
     # Otherwise a client whose brokers were all silent begins anew with its bootstrap servers; librdkafka 2.16 then may
-    # wait on connections that are no more, for ever: a producer for a group's coordinator, a consumer for any broker.
+    # wait for a group's coordinator on a connection that is no more, for ever.
     "metadata.recovery.strategy": "none",
 }
 

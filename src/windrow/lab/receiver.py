@@ -7,10 +7,11 @@ import time
 from types import TracebackType
 from uuid import uuid4
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from windrow.beside import Beside
-from windrow.kafka.clients import Configured, client_config
+from windrow.kafka.clients import Configured, client_config, topic_partitions
+from windrow.kafka.contact import Contact, part_from
 from windrow.lab.history import Receipt
 from windrow.queued import ATTEMPT
 
@@ -20,9 +21,10 @@ class Receiver(Beside):
 
     def __init__(self, settings: Configured, topic: str) -> None:
         own = {"group.id": uuid4().hex, "isolation.level": "read_committed", "fetch.wait.max.ms": 100}
-        self._consumer = Consumer(client_config(settings, {**own, "enable.auto.commit": False}))
-        partitions = self._consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        self._config = client_config(settings, {**own, "enable.auto.commit": False})
+        self._topic = topic
+        self._next = dict.fromkeys(range(topic_partitions(settings)[topic]), 0)
+        self._read_on()
         super().__init__("receiver", self._receive)
         self.receipts: list[Receipt] = []
         self.newest = 0.0
@@ -32,14 +34,28 @@ class Receiver(Beside):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        self._consumer.close()
+        part_from(self._consumer)
+
+    def _read_on(self) -> None:
+        self._consumer = Consumer(self._config)
+        self._contact = Contact(self._consumer, self._topic)
+        self._consumer.assign([TopicPartition(self._topic, *each) for each in self._next.items()])
 
     def _receive(self) -> None:
         while not self.over.is_set():
             message = self._consumer.poll(0.1)
-            if message is None or message.error() or ATTEMPT in dict(message.headers() or []):
-                continue
-            identity, began, _ = (message.value() or b"").split(b" ", 2)
-            receipt = Receipt(identity.decode(), message.partition() or 0, message.offset() or 0, time.monotonic())
-            self.receipts.append(receipt)
-            self.newest = max(self.newest, float(began))
+            if message is not None and not message.error():
+                self._contact.heard()
+                self._take(message)
+            elif self._contact.lost():
+                part_from(self._consumer, within=0.0)
+                self._read_on()
+
+    def _take(self, message: Message) -> None:
+        partition, offset = message.partition() or 0, message.offset() or 0
+        self._next[partition] = offset + 1
+        if ATTEMPT in dict(message.headers() or []):
+            return
+        identity, began, _ = (message.value() or b"").split(b" ", 2)
+        self.receipts.append(Receipt(identity.decode(), partition, offset, time.monotonic()))
+        self.newest = max(self.newest, float(began))

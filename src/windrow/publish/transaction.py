@@ -20,6 +20,7 @@ from confluent_kafka import TopicPartition
 
 from windrow.errors import Interrupted, RelayFenced
 from windrow.kafka.clients import committed_position, position_reader
+from windrow.kafka.contact import part_from
 from windrow.observe.provider import send_spans
 from windrow.publish.protocol import Join
 from windrow.publish.sending import DEFAULTS, producer_config, send
@@ -174,7 +175,7 @@ class TransactionalPublisher:
         """Leave no transaction open where Kafka can still be told; otherwise the successor ends it."""
         for each in self._transactors:
             each.close()
-        self._reader.close()
+        part_from(self._reader)
 
     @property
     def _transactor(self) -> Transactor:

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 
 from windrow.errors import Interrupted
 from windrow.kafka.clients import client_config, error_of, sent
+from windrow.kafka.contact import Contact, part_from
 from windrow.queue.settings import QueueSettings
 from windrow.queued import queue_name
 
@@ -54,13 +55,22 @@ class Control:
     def __init__(self, settings: QueueSettings) -> None:
         self._topic = settings.control_topic
         own = {"group.id": f"{self._topic}.readers", "enable.auto.commit": False, "fetch.wait.max.ms": 500}
-        self._consumer = Consumer(client_config(settings, own))
-        self._consumer.assign([TopicPartition(self._topic, _PARTITION, OFFSET_BEGINNING)])
+        self._config = client_config(settings, own)
         self._paused: set[str] = set()
+        self._follow(OFFSET_BEGINNING)
+
+    def _follow(self, offset: int) -> None:
+        self._next = offset
+        self._consumer = Consumer(self._config)
+        self._contact = Contact(self._consumer, self._topic)
+        self._consumer.assign([TopicPartition(self._topic, _PARTITION, offset)])
 
     def is_paused(self, queue: str) -> bool:
         """Whether the queue is paused, as far as the topic has been read; does not wait."""
         self._take(0)
+        if self._contact.lost():
+            part_from(self._consumer, within=0.0)
+            self._follow(self._next)
         return queue in self._paused
 
     def read_to_end(self) -> set[str]:
@@ -76,7 +86,11 @@ class Control:
 
     def _take(self, seconds: float) -> None:
         for record in self._consumer.consume(_AT_ONCE, seconds):
-            if record.error() or not (key := record.key()):
+            if record.error() or (offset := record.offset()) is None:
+                continue
+            self._contact.heard()
+            self._next = offset + 1
+            if not (key := record.key()):
                 continue
             name = key.decode(errors="replace")
             if record.value() == _PAUSED:
@@ -85,4 +99,4 @@ class Control:
                 self._paused.discard(name)
 
     def close(self) -> None:
-        self._consumer.close()
+        part_from(self._consumer)

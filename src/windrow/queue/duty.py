@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from windrow.errors import Interrupted, RelayFenced
 from windrow.kafka.clients import client_config, error_of
+from windrow.kafka.contact import part_from
 from windrow.pace import backoff
 from windrow.publish.transactor import MembershipOver
 from windrow.queue.mover import Tally
@@ -80,7 +81,7 @@ class Duty:
             closing(Transfer(settings, partition, self._membership)) as transfer,
             closing(Ticker(settings, partition)) as ticker,
             closing(Payloads(settings, partition)) as payloads,
-            closing(_markers(settings)) as consumer,
+            _markers(settings) as consumer,
         ):
             transfer.open()
             try:
@@ -105,9 +106,10 @@ class Duty:
         return DutyReport(self._own.partition, ending, self._tally)
 
 
-def _markers(settings: QueueSettings) -> Consumer:
+@contextmanager
+def _markers(settings: QueueSettings) -> Iterator[Consumer]:
     """A consumer of markers that is told what to read, and never commits."""
-    return Consumer(
+    consumer = Consumer(
         client_config(
             settings,
             {
@@ -120,3 +122,7 @@ def _markers(settings: QueueSettings) -> Consumer:
             },
         )
     )
+    try:
+        yield consumer
+    finally:
+        part_from(consumer)

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from windrow.errors import Interrupted
 from windrow.kafka.clients import client_config, error_of, own_exception, send_offsets
+from windrow.kafka.contact import Membership, part_from
 from windrow.queue.keeper import Keeper
 from windrow.queue.lease import Headers, Part, Word, marker
 from windrow.queue.marker import encode, marker_partition, number_of
@@ -54,8 +55,13 @@ class Intake:
         self._held_up = False
         self._astray = False
         self._transactional: Producer | None = None
+        self._join()
+
+    def _join(self) -> None:
+        settings, self._member = self._settings, Membership()
         own = {
-            "group.id": settings.group(queue),
+            **self._member.config(),
+            "group.id": settings.group(self._queue),
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
@@ -66,6 +72,15 @@ class Intake:
         config["max.poll.interval.ms"] = max(config["session.timeout.ms"], config["max.poll.interval.ms"], key=int)
         self._consumer = Consumer(config)
         self._consumer.subscribe([settings.message_topic], on_assign=self._moved, on_revoke=self._moved)
+
+    def _join_anew(self) -> None:
+        """Behind what is committed; what was received is dropped."""
+        log.warning("queue %s: no contact to Kafka; joining anew", self._queue)
+        lost = self._consumer
+        self._join()
+        self._skipped.clear()
+        self._held_up = self._astray = False
+        part_from(lost, within=0.0)
 
     def poll(self, most: int, seconds: float) -> "Batch":
         """Messages, so many records at most; where none is there, what comes first within so many seconds."""
@@ -78,6 +93,8 @@ class Intake:
         batch = Batch(self._queue, self._part)
         first = self._consumer.poll(seconds)
         if first is None:
+            if self._member.lost():
+                self._join_anew()
             return batch
         batch.add([first])
         left = most - 1
@@ -94,6 +111,8 @@ class Intake:
             self._held_up = True
         if self._consumer.poll(0) is not None:
             self._astray = True
+        elif self._member.lost():
+            self._join_anew()
 
     def lease(self, batch: "Batch") -> list[Part]:
         """Begin a lease on the messages; what there is to hand out."""
@@ -176,8 +195,10 @@ class Intake:
         self._skipped.clear()
         self._astray = False
 
-    def _moved(self, _consumer: Any, _partitions: list[TopicPartition]) -> None:
+    def _moved(self, consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """Partitions came or went."""
+        if consumer is not self._consumer:  # but one that was lost
+            return
         self._skipped.clear()
         self._held_up = False
 
@@ -203,7 +224,7 @@ class Intake:
             part.words += [Word(Marker.REJECT, offset, reason=_OVER) for offset in offsets]
 
     def close(self) -> None:
-        self._consumer.close()
+        part_from(self._consumer)
 
 
 _MOVED_ON: Final = frozenset(

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from windrow.errors import Interrupted
 from windrow.kafka.clients import client_config, error_of
+from windrow.kafka.contact import part_from
 from windrow.queue.copies import Payload
 from windrow.queue.marker import MalformedMarker, decode
 from windrow.queue.marker_pb2 import Carried
@@ -71,7 +72,7 @@ class Payloads:
             raise Interrupted(f"topic {topic} could not be looked up: {error_of(exception).str()}") from exception
 
     def close(self) -> None:
-        self._consumer.close()
+        part_from(self._consumer)
 
     def _place(self, due: Due) -> tuple[str, int, int]:
         if due.carried is None:

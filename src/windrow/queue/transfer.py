@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from windrow.errors import Interrupted
 from windrow.kafka.clients import client_config, committed_offsets, error_of
+from windrow.kafka.contact import part_from
 from windrow.publish.sending import DEFAULTS, refusal
 from windrow.publish.transactor import SETTLE_WITHIN, Transactor, persist
 from windrow.queue.settings import QueueSettings
@@ -77,7 +78,7 @@ class Transfer:
     def close(self) -> None:
         """Leave no transaction open where Kafka can still be told; otherwise the successor ends it."""
         self._transactor.close()
-        self._reader.close()
+        part_from(self._reader)
 
 
 def _send(producer: Producer, record: Outgoing) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Message
 
 from windrow.errors import Interrupted
 from windrow.kafka.clients import error_of
+from windrow.kafka.contact import Contact
 from windrow.queue.marker import MalformedMarker, decode, encode
 from windrow.queue.marker_pb2 import Marker
 from windrow.queue.mover import Mover, Tally
@@ -49,6 +50,7 @@ class Watch:
         tally: Tally,
     ) -> None:
         self._epoch, self._consumer, self._ticker, self._tally = epoch, consumer, ticker, tally
+        self._contact = Contact(consumer, settings.marker_topic)
         self._name = f"tracker of {settings.message_topic}, markers partition {partition}"
         tracker = settings.redelivery_tracker
         self._ask_after = tracker.use_now_if_no_marker_seen.total_seconds()
@@ -72,6 +74,8 @@ class Watch:
             self._read(message)
             for each in self._consumer.consume(_READ_AT_ONCE, 0):
                 self._read(each)
+        elif self._contact.lost():
+            raise Interrupted("no contact to Kafka")
         self._ticker.check()
         if self._told is not None:
             now, self._told = self._told, None
@@ -84,6 +88,7 @@ class Watch:
     def _read(self, message: Message) -> None:
         if error := message.error():
             raise Interrupted(f"markers could not be read: {error.str()}")
+        self._contact.heard()
         offset, content, (_, timestamp) = message.offset(), message.value(), message.timestamp()
         if offset is None:
             raise AssertionError("a message has an offset")

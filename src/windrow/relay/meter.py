@@ -40,13 +40,19 @@ class Meter(Beside):
         return self._newest.pop() if self._newest else None
 
     def _run(self) -> None:
+        while not self.over.wait(self._settings.limits.min_metrics_interval.total_seconds()):
+            with (
+                suppress(Interrupted, DatabaseUnreachable),  # the shards report it
+                closing(position_reader(self._settings)) as reader,
+            ):
+                self._read_on(reader)
+
+    def _read_on(self, reader: Consumer) -> None:
         last: tuple[int, float] | None = None
-        with closing(position_reader(self._settings)) as reader:
-            while True:
-                with suppress(Interrupted, DatabaseUnreachable):  # the shards report it
-                    last = self._read(reader, last)
-                if self.over.wait(self._settings.limits.min_metrics_interval.total_seconds()):
-                    return
+        while True:
+            last = self._read(reader, last)
+            if self.over.wait(self._settings.limits.min_metrics_interval.total_seconds()):
+                return
 
     def _read(self, reader: Consumer, last: tuple[int, float] | None) -> tuple[int, float]:
         positions = committed_positions(reader, self._settings, range(Registry(self._settings).shards()))

@@ -18,6 +18,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from confluent_kafka import Consumer
+
 from windrow.beside import Beside
 from windrow.database.adoption import layout_of
 from windrow.database.connections import Connection, connect, interruptible
@@ -173,23 +175,24 @@ class Watch(Beside):
             view.led_at = now
 
     def _hear_kafka(self) -> None:
-        with closing(position_reader(self.settings)) as reader:
+        def look() -> None:
+            try:
+                with closing(position_reader(self.settings)) as reader:
+                    self._repeat(lambda: self._hear_positions(reader), _LOOK_EVERY)
+            except WindrowError as error:
+                self._complain(error)
 
-            def look() -> None:
-                if self.view.shards is None:
-                    return
-                try:
-                    positions = committed_positions(reader, self.settings, range(self.view.shards))
-                except WindrowError as error:
-                    self._complain(error)
-                    return
-                view, before, now = self.view, self.view.published, time.monotonic()
-                view.positions = positions
-                view.kafka_at = now
-                if view.published > before:
-                    view.published_at = now
+        self._repeat(look, _LOOK_EVERY)
 
-            self._repeat(look, _LOOK_EVERY)
+    def _hear_positions(self, reader: Consumer) -> None:
+        if self.view.shards is None:
+            return
+        positions = committed_positions(reader, self.settings, range(self.view.shards))
+        view, before, now = self.view, self.view.published, time.monotonic()
+        view.positions = positions
+        view.kafka_at = now
+        if view.published > before:
+            view.published_at = now
 
     def _count(self) -> None:
         layouts: list[Layout] = []

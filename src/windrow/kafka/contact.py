@@ -1,0 +1,74 @@
+"""Whether a client is still in contact with its cluster, or has to be replaced.
+
+librdkafka 2.16 forgets the brokers that a cluster does not name any more. One that names none, since its controller has
+not heard of any for a moment, is taken at its word: the client then has nobody left to ask (its issue 5301), or waits
+for ever for an answer from a broker that it has forgotten. From outside, both look like a quiet topic. Invariant:
+whoever keeps a consumer for long looks whether it is lost, and goes on with another.
+"""
+
+import re
+import threading
+import time
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException
+
+_TELL_EVERY: Final = 2.0
+_ASK_EVERY: Final = 5.0
+_ANSWER_WITHIN: Final = 0.5
+_LOST_AFTER: Final = 12.0
+_PART_WITHIN: Final = 5.0
+_JOIN_STATE: Final = re.compile(r'"join_state": ?"([^"]*)"')
+_TAKING_PART: Final = frozenset({"steady", "wait-join"})
+"""What a member's state may be for long: other members may keep it waiting."""
+
+
+def part_from(client: Consumer, within: float = _PART_WITHIN) -> None:
+    """Close a client. That of one that is lost may never end: it is left behind after so many seconds."""
+    closing = threading.Thread(target=client.close, name="closing a client", daemon=True)
+    closing.start()
+    closing.join(within)
+
+
+class Membership:
+    """Of a consumer that has subscribed, as its client tells of itself whenever it is polled."""
+
+    def __init__(self) -> None:
+        self._told_at = time.monotonic()
+
+    def config(self) -> dict[str, Any]:
+        """What the consumer is to be configured with."""
+        return {"statistics.interval.ms": int(_TELL_EVERY * 1000), "stats_cb": self.hear}
+
+    def hear(self, statistics: str) -> None:
+        state = _JOIN_STATE.search(statistics)
+        if state and state[1] in _TAKING_PART:
+            self._told_at = time.monotonic()
+
+    def lost(self) -> bool:
+        """Whether it has taken no part in its group for long; after a poll that brought nothing."""
+        return time.monotonic() - self._told_at > _LOST_AFTER
+
+
+class Contact:
+    """Of a consumer that is told what to read; asks where nothing was heard for a while. Belongs to one thread."""
+
+    def __init__(self, client: Consumer, topic: str) -> None:
+        self._client, self._topic = client, topic
+        self.heard()
+
+    def heard(self) -> None:
+        """Something came: so there is a broker."""
+        self._ask_at, self._silent_since = time.monotonic() + _ASK_EVERY, 0.0
+
+    def lost(self) -> bool:
+        """Whether it has found no broker for long, or has been told that there is none."""
+        if (now := time.monotonic()) < self._ask_at:
+            return False
+        try:
+            brokers = self._client.list_topics(self._topic, timeout=_ANSWER_WITHIN).brokers
+        except KafkaException:
+            self._ask_at, self._silent_since = now + _ANSWER_WITHIN, self._silent_since or now
+            return now - self._silent_since > _LOST_AFTER
+        self.heard()
+        return not brokers
