@@ -1,4 +1,4 @@
-"""Candidates lead again after their broker was silent, also those whose client has lost it (librdkafka's issue 5301)."""
+"""Candidates lead again after their broker was silent, also those whose client has lost it."""
 
 import time
 from collections.abc import Iterator
