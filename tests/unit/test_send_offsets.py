@@ -1,5 +1,6 @@
 """Offsets are sent within a time, also where the client's own call does not keep to it."""
 
+import os
 import threading
 import time
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from windrow.errors import Interrupted
-from windrow.kafka.clients import send_offsets
+from windrow.kafka.offsets import send_offsets
 
 
 class Held:
@@ -38,3 +39,36 @@ def test_a_refusal_is_raised_as_it_is() -> None:
     with pytest.raises(KafkaException) as raised:
         send_offsets(Refused(), [], b"", 5)  # type: ignore[arg-type]
     assert raised.value.args[0].code() == KafkaError.ILLEGAL_GENERATION
+
+
+class Prompt:
+    """Notes which thread calls it."""
+
+    def __init__(self) -> None:
+        self.callers: list[int] = []
+
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        self.callers.append(threading.get_ident())
+
+
+def test_a_helper_is_kept_until_it_is_left_behind() -> None:
+    prompt, held = Prompt(), Held()
+    for _ in range(3):
+        send_offsets(prompt, [], b"", 5)  # type: ignore[arg-type]
+    with pytest.raises(Interrupted):
+        send_offsets(held, [], b"", 0.1)  # type: ignore[arg-type]
+    send_offsets(prompt, [], b"", 5)  # type: ignore[arg-type]
+    held.let_go.set()
+    send_offsets(prompt, [], b"", 5)  # type: ignore[arg-type]
+    assert len(set(prompt.callers[:3])) == 1
+    assert prompt.callers[2] != prompt.callers[3] == prompt.callers[4]
+
+
+def test_a_child_has_helpers_of_its_own() -> None:
+    prompt = Prompt()
+    send_offsets(prompt, [], b"", 5)  # type: ignore[arg-type]
+    if (child := os.fork()) == 0:
+        send_offsets(prompt, [], b"", 0.5)  # type: ignore[arg-type]
+        os._exit(len(prompt.callers))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 2

@@ -3,10 +3,8 @@
 librdkafka's own log is kept to what is critical: what matters reaches the caller as an error, once.
 """
 
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -19,7 +17,6 @@ from windrow.settings import Settings
 
 _ANSWER_WITHIN: Final = 10.0
 _ASK_AGAIN_AFTER: Final = 0.1
-_RETURNS_WITHIN: Final = 1.0
 _ANSWERED_SOON: Final = 0.02
 # What a broker says that has just started, or that keeps the first offsets of its life.
 SETTLING: Final = frozenset(
@@ -52,27 +49,6 @@ def own_exception(raised: KafkaException | SystemError) -> KafkaException:
 def error_of(exception: KafkaException) -> KafkaError:
     error: KafkaError = exception.args[0]
     return error
-
-
-def send_offsets(producer: Producer, offsets: Sequence[TopicPartition], membership: Any, seconds: float) -> None:
-    """Send offsets to the producer's transaction. Raises `Interrupted` where that takes too long; then the producer is
-    of no use any more: librdkafka 2.16 may wait for a coordinator that has left the cluster, whatever time it is given.
-    """
-    answer: Future[None] = Future()
-
-    def ask() -> None:
-        try:
-            producer.send_offsets_to_transaction([*offsets], membership, seconds)
-        except BaseException as error:  # noqa: BLE001 - raised to whoever waits
-            answer.set_exception(error)
-        else:
-            answer.set_result(None)
-
-    threading.Thread(target=ask, name="offsets", daemon=True).start()
-    try:
-        answer.result(seconds + _RETURNS_WITHIN)
-    except TimeoutError:
-        raise Interrupted("Kafka's client does not come back from sending offsets") from None
 
 
 class Configured(Protocol):

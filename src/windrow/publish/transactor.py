@@ -11,7 +11,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
-from windrow.kafka.clients import error_of, own_exception, send_offsets
+from windrow.kafka.clients import error_of, own_exception
+from windrow.kafka.offsets import send_offsets
 from windrow.publish.sending import refusal
 
 SETTLE_WITHIN: Final = 30.0

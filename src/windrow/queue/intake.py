@@ -17,8 +17,9 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted
-from windrow.kafka.clients import client_config, error_of, own_exception, send_offsets
+from windrow.kafka.clients import client_config, error_of, own_exception
 from windrow.kafka.contact import Membership, part_from
+from windrow.kafka.offsets import send_offsets
 from windrow.queue.keeper import Keeper
 from windrow.queue.lease import Headers, Part, Word, marker
 from windrow.queue.marker import encode, marker_partition, number_of

@@ -9,7 +9,8 @@ from uuid import uuid4
 from confluent_kafka import KafkaException, TopicPartition
 
 from windrow.errors import KafkaUnreachable
-from windrow.kafka.clients import error_of, own_exception, send_offsets
+from windrow.kafka.clients import error_of, own_exception
+from windrow.kafka.offsets import send_offsets
 from windrow.message import Bytes, Headers, Message
 from windrow.queue.sending import ANSWER_WITHIN, Sender, Sending, checked
 from windrow.queue.settings import QueueSettings
