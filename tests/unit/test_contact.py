@@ -46,7 +46,7 @@ def statistics(state: str) -> str:
 
 def test_member_that_takes_part_is_not_lost(clock: Clock) -> None:
     member = Membership()
-    for state in ("steady", "wait-join") * 10:
+    for state in ("steady", "wait-join", "wait-assign-call", "wait-unassign-call") * 5:
         clock.now += 10
         member.hear(statistics(state))
         assert not member.lost()

@@ -19,8 +19,8 @@ _ANSWER_WITHIN: Final = 0.5
 _LOST_AFTER: Final = 12.0
 _PART_WITHIN: Final = 5.0
 _JOIN_STATE: Final = re.compile(r'"join_state": ?"([^"]*)"')
-_TAKING_PART: Final = frozenset({"steady", "wait-join"})
-"""What a member's state may be for long: other members may keep it waiting."""
+_TAKING_PART: Final = frozenset({"steady", "wait-join", "wait-assign-call", "wait-unassign-call"})
+"""What a member's state may be for long: other members keep it waiting, or its own process does."""
 
 
 def part_from(client: Consumer, within: float = _PART_WITHIN) -> None:

@@ -142,7 +142,7 @@ class TransactionalPublisher:
             send(producer, self._source, sending.enter_context(self._traced(records)))
             count = len(records)
             if join:
-                producer.flush()
+                self._transactor.flush()
                 if joined := join():
                     more, progress = joined
                     send(producer, self._source, sending.enter_context(self._traced(more)))

@@ -16,6 +16,7 @@ from windrow.kafka.offsets import send_offsets
 from windrow.publish.sending import refusal
 
 SETTLE_WITHIN: Final = 30.0
+_TAKES_SOME_WITHIN: Final = 5.0
 _OFFSETS_WITHIN: Final = 5.0
 _ABORT_WITHIN: Final = 5.0
 _FENCED: Final = frozenset(
@@ -51,6 +52,8 @@ class Transactor:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._refusals: list[PublishFailed] = []
         self._in_transaction = False
+        unknown_for = int(config["topic.metadata.propagation.max.ms"]) / 1000  # a topic, before its records are refused
+        self._takes_some_within = unknown_for + _TAKES_SOME_WITHIN
         self.producer = Producer({**config, "delivery.report.only.error": True, "on_delivery": self._refused})
 
     def init(self) -> None:
@@ -66,10 +69,18 @@ class Transactor:
             self._in_transaction = True
             yield self.producer
 
+    def flush(self) -> None:
+        """Wait until Kafka has taken what was sent, for as long as it takes any of it."""
+        left = len(self.producer)
+        while left:
+            before, left = left, self.producer.flush(self._takes_some_within)
+            if left >= before:
+                raise Interrupted(f"Kafka has taken nothing for {self._takes_some_within:.0f} s")
+
     def finish(self, offsets: list[TopicPartition], membership: bytes) -> None:
         """Commit what was sent and the offsets as one; in a `transaction`."""
         # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
-        self.producer.flush()
+        self.flush()
         send_offsets(self.producer, offsets, membership, _OFFSETS_WITHIN)
         self.producer.commit_transaction(SETTLE_WITHIN)
         self._in_transaction = False
