@@ -29,6 +29,7 @@ from windrow.database.adoption import layout_of
 from windrow.database.connections import Connection, Statement, connect, interruptible
 from windrow.database.tables import Tables
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, SettingsInvalid
+from windrow.kafka.contact import part_from
 from windrow.message import Message
 from windrow.observe.sends import Sending, SendSpans
 from windrow.observe.tracing import traced
@@ -86,12 +87,15 @@ class Dispatcher(Beside):
         super().__init__(f"dispatch of {settings.name}", self._run, end_within=2 * _END_WITHIN)
 
     def __enter__(self) -> Self:
-        defaults = {**DEFAULTS, "linger.ms": 0, "message.timeout.ms": self._sweeps_after_ms}
-        own = {"enable.idempotence": True}
-        self._producer = Producer(producer_config(self._settings, defaults, own))
+        self._connect()
         with interruptible(), connect(self._settings.data_source) as connection:
             self._statement = _noting(connection, self._settings)
         return super().__enter__()
+
+    def _connect(self) -> None:
+        defaults = {**DEFAULTS, "linger.ms": 0, "message.timeout.ms": self._sweeps_after_ms}
+        own = {"enable.idempotence": True}
+        self._producer, self._unheard = Producer(producer_config(self._settings, defaults, own)), False
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
@@ -126,6 +130,7 @@ class Dispatcher(Beside):
         if sending:
             sending.end(error.str() if error else None)
         if error:
+            self._unheard = self._unheard or error.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - librdkafka's own
             self._complain(f"a message did not arrive: {error.str()}")
         else:
             self._arrived.append(number)
@@ -134,6 +139,10 @@ class Dispatcher(Beside):
         connection: Connection | None = None
         while not self.over.is_set():
             self._producer.poll(_NOTE_EVERY)
+            if self._unheard:
+                lost = self._producer
+                self._connect()
+                part_from(lost, within=0.0)
             connection = self._note(connection)
         self._producer.flush(_END_WITHIN)
         if connection := self._note(connection):

@@ -12,6 +12,7 @@ from windrow.errors import Interrupted
 from windrow.inbox.failure import letter_headers
 from windrow.inbox.settings import ConsumerSettings
 from windrow.kafka.clients import client_config, error_of, sent
+from windrow.kafka.contact import part_from
 
 _TAKEN_WITHIN: Final = 30.0
 _OWN: Final = {"enable.idempotence": True, "message.max.bytes": 1_000_000_000, "message.timeout.ms": 30_000}
@@ -33,6 +34,8 @@ class Letters:
         try:
             sent(self._producer, _TAKEN_WITHIN, topic, value=message.value(), key=message.key(), headers=headers)
         except KafkaException as exception:
+            part_from(self._producer, within=0.0)
+            self._producer = None
             why = error_of(exception).str()
             raise Interrupted(f"deadLetterTopic {topic} did not take a letter: {why}") from exception
 

@@ -22,6 +22,7 @@ from windrow.inbox.consumer import connect_as_set
 from windrow.inbox.settings import ConsumerSettings
 from windrow.inbox.work import Place, Work
 from windrow.kafka.clients import client_config, error_of, sent
+from windrow.kafka.contact import part_from
 from windrow.message import Message
 from windrow.observe.tracing import traced
 
@@ -42,11 +43,14 @@ class OwnEvents:
 
     def __init__(self, settings: ConsumerSettings, connect: Callable[[], Any] | None = None) -> None:
         self._settings = settings
-        own = {**_DEFAULTS, **settings.base_kafka_config, "enable.idempotence": True}
-        self._producer = Producer(client_config(settings, own))
+        self._connect()
         inbox = Inbox(settings.group, settings.inbox_table)
         self._work = Work(connect or partial(connect_as_set, settings), inbox, lambda _connection, _message: None)
         self._lock = threading.Lock()
+
+    def _connect(self) -> None:
+        own = {**_DEFAULTS, **self._settings.base_kafka_config, "enable.idempotence": True}
+        self._producer = Producer(client_config(self._settings, own))
 
     def publish(self, message: Message, event_id: str | None = None) -> Published:
         """Return once Kafka has the event for good; raises `KafkaUnreachable` where nobody knows.
@@ -61,9 +65,10 @@ class OwnEvents:
         headers: list[tuple[str, str | bytes | None]] = [*message.headers]
         if event_id is not None:
             headers += [("ce_id", event_id), ("ce_source", self._settings.group)]
+        producer = self._producer
         try:
             answer = sent(
-                self._producer,
+                producer,
                 _TAKEN_WITHIN,
                 message.topic,
                 value=message.value,
@@ -73,6 +78,10 @@ class OwnEvents:
                 headers=headers,
             )
         except KafkaException as exception:
+            with self._lock:
+                if self._producer is producer:
+                    self._connect()
+                    part_from(producer, within=0.0)
             why = error_of(exception).str()
             remedy = "publish it again, under the same id"
             raise KafkaUnreachable(f"topic {message.topic}: {why}; {remedy}") from exception

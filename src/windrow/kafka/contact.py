@@ -3,7 +3,8 @@
 librdkafka 2.16 forgets the brokers that a cluster does not name any more. One that names none, since its controller has
 not heard of any for a moment, is taken at its word: the client then has nobody left to ask (its issue 5301), or waits
 for ever for an answer from a broker that it has forgotten. From outside, both look like a quiet topic. Invariant:
-whoever keeps a consumer for long looks whether it is lost, and goes on with another.
+whoever keeps a consumer for long looks whether it is lost, and goes on with another; and whoever keeps a producer, once
+nothing arrives in time.
 """
 
 import re
@@ -11,7 +12,7 @@ import threading
 import time
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 
 _TELL_EVERY: Final = 2.0
 _ASK_EVERY: Final = 5.0
@@ -23,8 +24,10 @@ _TAKING_PART: Final = frozenset({"steady", "wait-join", "wait-assign-call", "wai
 """What a member's state may be for long: other members keep it waiting, or its own process does."""
 
 
-def part_from(client: Consumer, within: float = _PART_WITHIN) -> None:
-    """Close a client. That of one that is lost may never end: it is left behind after so many seconds."""
+def part_from(client: Consumer | Producer, within: float = _PART_WITHIN) -> None:
+    """Close a client; what a producer has left to send it sends, if it can. That of one that is lost may never end: it
+    is left behind after so many seconds.
+    """
     closing = threading.Thread(target=client.close, name="closing a client", daemon=True)
     closing.start()
     closing.join(within)

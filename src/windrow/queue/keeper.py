@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from windrow.errors import Interrupted, LeaseLost
 from windrow.kafka.clients import client_config, error_of, own_exception
+from windrow.kafka.contact import part_from
 from windrow.queue.lease import NEVER, Hold, Part, Word, grouped, marker
 from windrow.queue.marker import encode
 from windrow.queue.marker_pb2 import Marker
@@ -34,6 +35,7 @@ _LOOKS: Final = 50
 """How often holds are looked at within redelivery_timeout."""
 _SLACK: Final = 0.1
 _FLUSH_WITHIN: Final = 10.0
+_TAKEN_WITHIN_MS: Final = 10_000
 
 
 class Lost(NamedTuple):
@@ -66,10 +68,15 @@ class Keeper:
         self._lock = threading.Lock()
         self._look_at = 0.0
         self._waited_for = 0
-        self._failing = False
+        self._failing = self._unheard = False
         self._awake = threading.Event()
         self._ending = threading.Event()
-        own = {"enable.idempotence": True, "linger.ms": 0, "queue.buffering.max.messages": 1_000_000}
+        own = {
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "queue.buffering.max.messages": 1_000_000,
+            "message.timeout.ms": max(self._timeout_ms, _TAKEN_WITHIN_MS),  # no lease lasts longer
+        }
         self._config = client_config(settings, own)
         self._producer = Producer(self._config)
         self._thread = threading.Thread(target=self._run, name=f"windrow-queue-keeper-{queue}", daemon=True)
@@ -124,11 +131,21 @@ class Keeper:
                     self._keep_alive(part, now)
                 self._forget(now)
             self._producer.poll(0)
+            if self._unheard:
+                self._begin_anew()
         except (KafkaException, SystemError) as raised:
             error = error_of(own_exception(raised))
             log.warning("queue %s: markers could not be sent: %s", self.queue, error.str())
-            self._producer = Producer(self._config)
+            self._begin_anew()
         return said
+
+    def _begin_anew(self) -> None:
+        """With another producer: this one may have lost Kafka for good. What it has not sent is not sent."""
+        lost, self._producer = self._producer, Producer(self._config)
+        lost.purge()
+        lost.poll(0)
+        self._unheard = False
+        part_from(lost, within=0.0)
 
     def _say_words(self) -> bool:
         ends: dict[int, _Said] = {}
@@ -220,6 +237,7 @@ class Keeper:
         if error and not self._failing:
             log.warning("queue %s: Kafka does not take markers: %s; leases may run out", self.queue, error.str())
         self._failing = error is not None
+        self._unheard = self._unheard or (error is not None and error.code() == KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
 
     def _forget(self, now: float) -> None:
         """Let go of parts all of whose messages are over, or lost."""

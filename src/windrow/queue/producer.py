@@ -73,6 +73,7 @@ class QueueProducer:
             if answers.arrived > arrived:
                 deadline = time.monotonic() + ANSWER_WITHIN
             elif time.monotonic() > deadline:
+                self._sender.begin_anew()
                 raise Interrupted(
                     f"Kafka did not answer to {len(sendings) - arrived} messages in time; they may be sent"
                 )
@@ -143,6 +144,8 @@ class AsyncQueueProducer:
         await asyncio.to_thread(self._sender.put, queue, sendings, take)
         await done
         if answers.error:
+            if answers.error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001 - librdkafka's own
+                self._sender.begin_anew()
             raise self._sender.refused(answers.error, self._settings.message_topic)
         return len(sendings)
 

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 
 from windrow.errors import Interrupted, MessageInvalid, QueueTopicMissing
 from windrow.kafka.clients import client_config, error_of, topic_partitions
+from windrow.kafka.contact import part_from
 from windrow.message import Bytes, Headers, Message
 from windrow.queue.marker import carried_headers, encode
 from windrow.queue.marker_pb2 import Carried, Marker, Span
@@ -85,19 +86,18 @@ class Sender:
     def __init__(self, settings: QueueSettings, **own: Any) -> None:
         self._settings = settings
         self._largest = int(settings.base_kafka_config.get("message.max.bytes", _LARGEST))
-        self.producer = Producer(
-            client_config(
-                settings,
-                {
-                    "linger.ms": 2,
-                    "compression.type": settings.base_kafka_config.get("compression.type", "lz4"),
-                    "queue.buffering.max.messages": 500_000,
-                    **own,
-                    "enable.idempotence": True,
-                    "message.max.bytes": self._largest + _ROOM,
-                },
-            )
+        self._config = client_config(
+            settings,
+            {
+                "linger.ms": 2,
+                "compression.type": settings.base_kafka_config.get("compression.type", "lz4"),
+                "queue.buffering.max.messages": 500_000,
+                **own,
+                "enable.idempotence": True,
+                "message.max.bytes": self._largest + _ROOM,
+            },
         )
+        self.producer = Producer(self._config)
         self._partitions: dict[str, tuple[int, float]] = {}
         self._chance = random.Random()  # noqa: S311 - spreads, hides nothing
 
@@ -164,6 +164,11 @@ class Sender:
 
     def poll(self, seconds: float) -> None:
         self.producer.poll(seconds)
+
+    def begin_anew(self) -> None:
+        """With another producer: this one may have lost Kafka for good. What it has left it sends, if it can."""
+        lost, self.producer = self.producer, Producer(self._config)
+        part_from(lost, within=0.0)
 
     def refused(self, error: KafkaError, topic: str) -> Exception:
         """Kafka's refusal in our words."""
