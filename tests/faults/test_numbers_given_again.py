@@ -18,7 +18,7 @@ from windrow.settings import Settings
 pytestmark = pytest.mark.faults
 
 ALL, OTHERS = Shard(0, 1), Shard(1, 2)
-TRIES = 3
+TRIES = 4
 
 
 def by_a_look(settings: Settings, shard: Shard = ALL) -> str:
@@ -49,21 +49,14 @@ def by_the_present(settings: Settings) -> str:
     return Registry(settings).now().encode()
 
 
-@pytest.fixture
-def late_log(pipeline: Pipeline) -> Iterator[None]:
-    """A server that takes its time to write out what nobody waits for, such as rollbacks."""
-    with pipeline.connect() as connection:
-        connection.autocommit = True
-        connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
-        connection.execute("SELECT pg_reload_conf()")
-    yield
-    with pipeline.connect() as connection:
-        connection.autocommit = True
-        connection.execute("ALTER SYSTEM RESET wal_writer_delay")
-        connection.execute("SELECT pg_reload_conf()")
+@pytest.fixture(scope="module")
+def database() -> Iterator[embedded.Postgres]:
+    """A server of our own that takes its time to write out what nobody waits for, such as rollbacks."""
+    lazy = {"wal_writer_delay": "10s", "bgwriter_delay": "10s", "autovacuum": "off"}
+    with embedded.Postgres(settings=lazy) as server:
+        yield server
 
 
-@pytest.mark.usefixtures("late_log")
 @pytest.mark.parametrize("position_made", [by_a_look, by_an_idle_shard, by_a_plan, by_pages, by_the_present])
 def test_number_that_is_given_again_is_not_taken_for_seen(
     pipeline: Pipeline, database: embedded.Postgres, position_made: Callable[[Settings], str]

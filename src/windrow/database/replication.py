@@ -7,10 +7,10 @@ Invariants: reading never blocks, waiting is bounded; the server is never told t
 
 import hashlib
 import re
-import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import connection
 from struct import Struct
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -96,7 +96,7 @@ class LogConnection:
 
     def wait(self, seconds: float) -> bool:
         """Wait until there may be something to receive; False if there is nothing in time."""
-        return bool(select.select([self._connection.socket], [], [], max(seconds, 0.0))[0])
+        return bool(connection.wait([self._connection.socket], max(seconds, 0.0)))
 
     def confirm(self, received: int, confirmed: int, *, ask: bool = False) -> None:
         """Tell the server, now and then and where it asks, how far we have read, and how far it may let go of the log.

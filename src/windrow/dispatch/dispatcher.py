@@ -145,6 +145,7 @@ class Dispatcher(Beside):
                 part_from(lost, within=0.0)
             connection = self._note(connection)
         self._producer.flush(_END_WITHIN)
+        part_from(self._producer, within=0.0)
         if connection := self._note(connection):
             connection.close()
 

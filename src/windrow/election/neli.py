@@ -93,6 +93,7 @@ class Neli(Beside):
         """Leave the group, so that another can lead at once."""
         super().__exit__(kind, error, trace)
         part_from(self._consumer)
+        part_from(self._producer, within=0.0)
 
     def resign(self, term: UUID) -> None:
         """End a term that turned out to be over, though no rebalance has told so yet."""
@@ -148,11 +149,12 @@ class Neli(Beside):
 
     def _join_anew(self) -> None:
         log.warning("%s: election on topic %s: no contact to Kafka; joining anew", *self._where)
-        lost = self._consumer
+        lost = self._consumer, self._producer
         self._join()
         with self._lock:
             self._mandate = Mandate()
-        part_from(lost, within=0.0)
+        for each in lost:
+            part_from(each, within=0.0)
 
     def _look(self, message: Message | None, now: float) -> None:
         if message is not None and (error := message.error()):

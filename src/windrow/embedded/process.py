@@ -6,13 +6,13 @@ may prepare the ground; they are guarded as well.
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
 
 from windrow.embedded import guard
@@ -79,8 +79,7 @@ class GuardedProcess:
     def pid(self, deadline: float) -> int | None:
         """The main process, once the preparations are done; None if they failed or take too long."""
         if self._pid is None and self._guard.stdout is not None:
-            wait = max(0.0, deadline - time.monotonic())
-            ready, _, _ = select.select([self._guard.stdout], [], [], wait)
+            ready = connection.wait([self._guard.stdout.fileno()], max(0.0, deadline - time.monotonic()))
             line = self._guard.stdout.readline() if ready else b""
             self._pid = int(line) if line else None
         return self._pid

@@ -101,5 +101,6 @@ class OwnEvents:
 
     def close(self) -> None:
         self._producer.flush(_TAKEN_WITHIN)
+        part_from(self._producer, within=0.0)
         with self._lock:
             self._work.close()

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
 from windrow.kafka.clients import error_of, own_exception
+from windrow.kafka.contact import part_from
 from windrow.kafka.offsets import send_offsets
 from windrow.publish.sending import refusal
 
@@ -91,6 +92,7 @@ class Transactor:
             with contextlib.suppress(KafkaException):
                 self.producer.abort_transaction(_ABORT_WITHIN)
         self.producer.purge()
+        part_from(self.producer, within=0.0)
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:

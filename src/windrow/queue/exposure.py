@@ -22,8 +22,7 @@ from windrow.observe.metrics import Sample
 from windrow.observe.routes import watch_routes
 from windrow.observe.server import Server
 from windrow.parse import Address
-from windrow.queue.log import places_of
-from windrow.queue.overview import QueueFigures, overview
+from windrow.queue.overview import QueueFigures, overview, tracker_places
 from windrow.queue.settings import QueueSettings
 from windrow.queue.tracker import Tracker
 
@@ -59,7 +58,7 @@ def samples_of_queues(
 def tracker_lag(settings: QueueSettings) -> dict[int, int]:
     """Markers behind the tracker's committed offset, by partition."""
     partitions = range(topic_partitions(settings).get(settings.marker_topic, 0))
-    places = places_of(settings, settings.tracker_group, settings.marker_topic, partitions)
+    places = tracker_places(settings)
     reader = Consumer(client_config(settings, {"group.id": settings.tracker_group, "enable.auto.commit": False}))
     with closing(reader):
         ends = {

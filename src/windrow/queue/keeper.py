@@ -118,6 +118,7 @@ class Keeper:
         if self._producer.flush(_FLUSH_WITHIN):
             self._producer.purge()
             self._producer.poll(0)
+        part_from(self._producer, within=0.0)
 
     def _round(self) -> bool:
         """Say what there is to say; whether there was anything."""

@@ -9,10 +9,11 @@ from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from windrow.errors import Interrupted, QueueTopicMissing
-from windrow.kafka.clients import client_config, committed_offsets, error_of
+from windrow.kafka.clients import client_config, error_of, topic_partitions
 from windrow.queue.settings import QueueSettings
 
 _AT_ONCE: Final = 5_000
@@ -110,11 +111,24 @@ def _ends(record: Any, topic: str) -> bool:
     return bool(error) and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - as above
 
 
-def places_of(settings: QueueSettings, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Where a group stands in a topic; without an entry, it has not begun."""
+def places_of(settings: QueueSettings, groups: Iterable[str], topic: str) -> dict[str, dict[int, int]]:
+    """Where groups stand in a topic, as far as they have committed it; partitions without an entry are not begun."""
+    admin = AdminClient(client_config(settings))
+    partitions = range(topic_partitions(settings).get(topic, 0))
     wanted = [TopicPartition(topic, each) for each in partitions]
-    with closing(Consumer(client_config(settings, {"group.id": group, "enable.auto.commit": False}))) as reader:
-        return {each.partition: each.offset for each in committed_offsets(reader, wanted)}
+    asked = {group: _ask(admin, group, wanted) for group in groups} if wanted else {}
+    try:
+        answers = {group: answer.result().topic_partitions for group, answer in asked.items()}
+    except KafkaException as exception:
+        raise Interrupted(f"Kafka did not tell where groups stand: {error_of(exception).str()}") from exception
+    return {
+        group: {each.partition: each.offset for each in told if each.offset >= 0} for group, told in answers.items()
+    }
+
+
+def _ask(admin: AdminClient, group: str, wanted: list[TopicPartition]) -> Any:
+    request = [ConsumerGroupTopicPartitions(group, wanted)]
+    return admin.list_consumer_group_offsets(request, request_timeout=_ANSWER_WITHIN)[group]
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:

@@ -7,7 +7,6 @@ the markers, by the tracker's own rules. So it can be seen also while no tracker
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +24,6 @@ from windrow.queue.settings import QueueSettings
 
 _ANSWER_WITHIN: Final = 10.0
 _MILLISECOND: Final = 1e-3
-_ASKED_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +135,20 @@ def _queue(record: Entry) -> str | None:
 
 
 def _starts(settings: QueueSettings, queues: Collection[str]) -> dict[str, dict[int, int]]:
-    """Where the consumers of each queue stand. Each is asked for by a client of its group's; some at a time."""
-    topic = settings.message_topic
-    partitions = range(topic_partitions(settings).get(topic, 0))
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
-        places = threads.map(lambda queue: places_of(settings, settings.group(queue), topic, partitions), queues)
-        return dict(zip(queues, places, strict=True))
+    """Where the consumers of each queue stand."""
+    places = places_of(settings, map(settings.group, queues), settings.message_topic)
+    return {queue: places.get(settings.group(queue), {}) for queue in queues}
+
+
+def tracker_places(settings: QueueSettings) -> dict[int, int]:
+    """How far the tracker has committed each partition of the markers."""
+    return places_of(settings, [settings.tracker_group], settings.marker_topic).get(settings.tracker_group, {})
 
 
 def _count_held(settings: QueueSettings, tally: _Tally) -> None:
     """Read the markers from where the tracker would."""
     partitions = range(topic_partitions(settings).get(settings.marker_topic, 0))
-    places = places_of(settings, settings.tracker_group, settings.marker_topic, partitions)
+    places = tracker_places(settings)
     states = {each: State(NEVER, NEVER) for each in partitions}
     for record in read_all(settings, settings.marker_topic, places):
         try:

@@ -190,6 +190,7 @@ class Sender:
 
     def close(self) -> None:
         self.producer.flush(ANSWER_WITHIN)
+        part_from(self.producer, within=0.0)
 
 
 def delayed(queue: str, sending: Sending, identity: bytes) -> bytes:
