@@ -29,7 +29,7 @@ from windrow.database.adoption import layout_of
 from windrow.database.connections import Connection, Statement, connect, interruptible
 from windrow.database.tables import Tables
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, SettingsInvalid
-from windrow.kafka.contact import part_from
+from windrow.kafka.contact import drop
 from windrow.message import Message
 from windrow.observe.sends import Sending, SendSpans
 from windrow.observe.tracing import traced
@@ -142,10 +142,9 @@ class Dispatcher(Beside):
             if self._unheard:
                 lost = self._producer
                 self._connect()
-                part_from(lost, within=0.0)
+                drop(lost)
             connection = self._note(connection)
         self._producer.flush(_END_WITHIN)
-        part_from(self._producer, within=0.0)
         if connection := self._note(connection):
             connection.close()
 

@@ -22,7 +22,7 @@ from windrow.inbox.consumer import connect_as_set
 from windrow.inbox.settings import ConsumerSettings
 from windrow.inbox.work import Place, Work
 from windrow.kafka.clients import client_config, error_of, sent
-from windrow.kafka.contact import part_from
+from windrow.kafka.contact import drop
 from windrow.message import Message
 from windrow.observe.tracing import traced
 
@@ -81,7 +81,7 @@ class OwnEvents:
             with self._lock:
                 if self._producer is producer:
                     self._connect()
-                    part_from(producer, within=0.0)
+                    drop(producer)
             why = error_of(exception).str()
             remedy = "publish it again, under the same id"
             raise KafkaUnreachable(f"topic {message.topic}: {why}; {remedy}") from exception
@@ -101,6 +101,5 @@ class OwnEvents:
 
     def close(self) -> None:
         self._producer.flush(_TAKEN_WITHIN)
-        part_from(self._producer, within=0.0)
         with self._lock:
             self._work.close()

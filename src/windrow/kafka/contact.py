@@ -19,18 +19,26 @@ _ASK_EVERY: Final = 5.0
 _ANSWER_WITHIN: Final = 0.5
 _LOST_AFTER: Final = 12.0
 _PART_WITHIN: Final = 5.0
+_FLUSH_WITHIN: Final = 60.0
 _JOIN_STATE: Final = re.compile(r'"join_state": ?"([^"]*)"')
 _TAKING_PART: Final = frozenset({"steady", "wait-join", "wait-assign-call", "wait-unassign-call"})
 """What a member's state may be for long: other members keep it waiting, or its own process does."""
 
 
 def part_from(client: Consumer | Producer, within: float = _PART_WITHIN) -> None:
-    """Close a client; what a producer has left to send it sends, if it can. That of one that is lost may never end: it
-    is left behind after so many seconds.
+    """Close a client that no other thread uses. That of one that is lost may never end: it is left behind after so many
+    seconds.
     """
     closing = threading.Thread(target=client.close, name="closing a client", daemon=True)
     closing.start()
     closing.join(within)
+
+
+def drop(producer: Producer) -> None:
+    """Give up a producer that other threads may be using. What it has left it sends, if it can; it ends with the last
+    of them.
+    """
+    threading.Thread(target=producer.flush, args=[_FLUSH_WITHIN], name="dropping a producer", daemon=True).start()
 
 
 class Membership:

@@ -52,7 +52,7 @@ class Transactor:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._refusals: list[PublishFailed] = []
-        self._in_transaction = False
+        self._in_transaction = self._stuck = False
         unknown_for = int(config["topic.metadata.propagation.max.ms"]) / 1000  # a topic, before its records are refused
         self._takes_some_within = unknown_for + _TAKES_SOME_WITHIN
         self.producer = Producer({**config, "delivery.report.only.error": True, "on_delivery": self._refused})
@@ -82,12 +82,18 @@ class Transactor:
         """Commit what was sent and the offsets as one; in a `transaction`."""
         # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
         self.flush()
-        send_offsets(self.producer, offsets, membership, _OFFSETS_WITHIN)
+        try:
+            send_offsets(self.producer, offsets, membership, _OFFSETS_WITHIN)
+        except Interrupted:
+            self._stuck = True
+            raise
         self.producer.commit_transaction(SETTLE_WITHIN)
         self._in_transaction = False
 
     def close(self) -> None:
         """Leave no transaction open where Kafka can still be told; otherwise the successor ends it."""
+        if self._stuck:
+            return  # somebody is still in there
         if self._in_transaction:
             with contextlib.suppress(KafkaException):
                 self.producer.abort_transaction(_ABORT_WITHIN)

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 
 from windrow.errors import Interrupted, MessageInvalid, QueueTopicMissing
 from windrow.kafka.clients import client_config, error_of, topic_partitions
-from windrow.kafka.contact import part_from
+from windrow.kafka.contact import drop
 from windrow.message import Bytes, Headers, Message
 from windrow.queue.marker import carried_headers, encode
 from windrow.queue.marker_pb2 import Carried, Marker, Span
@@ -168,7 +168,7 @@ class Sender:
     def begin_anew(self) -> None:
         """With another producer: this one may have lost Kafka for good. What it has left it sends, if it can."""
         lost, self.producer = self.producer, Producer(self._config)
-        part_from(lost, within=0.0)
+        drop(lost)
 
     def refused(self, error: KafkaError, topic: str) -> Exception:
         """Kafka's refusal in our words."""
@@ -190,7 +190,6 @@ class Sender:
 
     def close(self) -> None:
         self.producer.flush(ANSWER_WITHIN)
-        part_from(self.producer, within=0.0)
 
 
 def delayed(queue: str, sending: Sending, identity: bytes) -> bytes:
