@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-_TELL_EVERY: Final = 2.0
+_TELL_EVERY: Final = 4.0
 _ASK_EVERY: Final = 5.0
 _ANSWER_WITHIN: Final = 0.5
 _LOST_AFTER: Final = 12.0
