@@ -157,6 +157,9 @@ class FatedProducer:
     def __init__(self, real: Producer, fate: Fate) -> None:
         self.real, self._fate = real, fate
 
+    def __len__(self) -> int:
+        return len(self.real)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 

@@ -10,6 +10,7 @@ nothing arrives in time.
 import re
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -29,7 +30,12 @@ def part_from(client: Consumer | Producer, within: float = _PART_WITHIN) -> None
     """Close a client that no other thread uses. That of one that is lost may never end: it is left behind after so many
     seconds.
     """
-    closing = threading.Thread(target=client.close, name="closing a client", daemon=True)
+
+    def close() -> None:
+        with suppress(KafkaException):  # what a producer had left to say, fenced for instance
+            client.close()
+
+    closing = threading.Thread(target=close, name="closing a client", daemon=True)
     closing.start()
     closing.join(within)
 
