@@ -10,7 +10,7 @@ from windrow.lab.history import QUEUED, Effect, Handling, Operation, Receipt, Se
 from windrow.lab.load import draw
 from windrow.lab.nemesis import faults, schedule
 from windrow.lab.picture import timeline
-from windrow.lab.report import WRONG, Incident, Run, verdict_on
+from windrow.lab.report import Incident, Run, verdict_on
 
 NAMES = [f"fault {number}" for number in range(12)]
 
@@ -107,7 +107,7 @@ def test_a_queue_is_judged_by_what_its_workers_did(handled: list[Handling], wron
     queued = Operation("writer", 3, (Sent("q", QUEUED, 0),), "ok", 2.0, 2.5)
     bad = replace(sound, operations=[*sound.operations, queued], queued=[Receipt("q")], handled=handled)
     verdict = verdict_on(bad, "topic")
-    assert {name for name in WRONG if getattr(verdict, name)} == wrong
+    assert verdict.wrong.keys() == wrong
     assert verdict_on(replace(bad, queued=[]), "topic").lost == 1
 
 

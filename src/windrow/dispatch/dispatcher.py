@@ -29,7 +29,7 @@ from windrow.database.adoption import layout_of
 from windrow.database.connections import Connection, Statement, connect, interruptible
 from windrow.database.tables import Tables
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, SettingsInvalid
-from windrow.kafka.contact import drop
+from windrow.kafka.contact import drop, unheard
 from windrow.message import Message
 from windrow.observe.sends import Sending, SendSpans
 from windrow.observe.tracing import traced
@@ -130,7 +130,7 @@ class Dispatcher(Beside):
         if sending:
             sending.end(error.str() if error else None)
         if error:
-            self._unheard = self._unheard or error.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - librdkafka's own
+            self._unheard = self._unheard or unheard(error)
             self._complain(f"a message did not arrive: {error.str()}")
         else:
             self._arrived.append(number)

@@ -10,10 +10,11 @@ nothing arrives in time.
 import re
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 _TELL_EVERY: Final = 4.0
 _ASK_EVERY: Final = 5.0
@@ -38,6 +39,20 @@ def part_from(client: Consumer | Producer, within: float = _PART_WITHIN) -> None
     closing = threading.Thread(target=close, name="closing a client", daemon=True)
     closing.start()
     closing.join(within)
+
+
+@contextmanager
+def parting(client: Consumer) -> Iterator[Consumer]:
+    """A client, while a context lasts."""
+    try:
+        yield client
+    finally:
+        part_from(client)
+
+
+def unheard(error: KafkaError | None) -> bool:
+    """Whether a record was not sent since nobody answered: its producer may be lost."""
+    return error is not None and error.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - librdkafka's own
 
 
 def drop(producer: Producer) -> None:

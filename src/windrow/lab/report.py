@@ -90,7 +90,12 @@ class TortureVerdict:
 
     @property
     def sound(self) -> bool:
-        return not any(getattr(self, name) for name in WRONG)
+        return not self.wrong
+
+    @property
+    def wrong(self) -> dict[str, int]:
+        """What is not zero and ought to be."""
+        return {name: found for name in WRONG if (found := getattr(self, name))}
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from windrow.errors import Interrupted, RelayFenced
 from windrow.kafka.clients import client_config, error_of
-from windrow.kafka.contact import part_from
+from windrow.kafka.contact import parting
 from windrow.pace import backoff
 from windrow.publish.transactor import MembershipOver
 from windrow.queue.mover import Tally
@@ -81,7 +81,7 @@ class Duty:
             closing(Transfer(settings, partition, self._membership)) as transfer,
             closing(Ticker(settings, partition)) as ticker,
             closing(Payloads(settings, partition)) as payloads,
-            _markers(settings) as consumer,
+            parting(_markers(settings)) as consumer,
         ):
             transfer.open()
             try:
@@ -106,10 +106,9 @@ class Duty:
         return DutyReport(self._own.partition, ending, self._tally)
 
 
-@contextmanager
-def _markers(settings: QueueSettings) -> Iterator[Consumer]:
+def _markers(settings: QueueSettings) -> Consumer:
     """A consumer of markers that is told what to read, and never commits."""
-    consumer = Consumer(
+    return Consumer(
         client_config(
             settings,
             {
@@ -122,7 +121,3 @@ def _markers(settings: QueueSettings) -> Iterator[Consumer]:
             },
         )
     )
-    try:
-        yield consumer
-    finally:
-        part_from(consumer)

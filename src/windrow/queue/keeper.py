@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from windrow.errors import Interrupted, LeaseLost
 from windrow.kafka.clients import client_config, error_of, own_exception
-from windrow.kafka.contact import part_from
+from windrow.kafka.contact import part_from, unheard
 from windrow.queue.lease import NEVER, Hold, Part, Word, grouped, marker
 from windrow.queue.marker import encode
 from windrow.queue.marker_pb2 import Marker
@@ -238,7 +238,7 @@ class Keeper:
         if error and not self._failing:
             log.warning("queue %s: Kafka does not take markers: %s; leases may run out", self.queue, error.str())
         self._failing = error is not None
-        self._unheard = self._unheard or (error is not None and error.code() == KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
+        self._unheard = self._unheard or unheard(error)
 
     def _forget(self, now: float) -> None:
         """Let go of parts all of whose messages are over, or lost."""

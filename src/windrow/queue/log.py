@@ -113,8 +113,8 @@ def _ends(record: Any, topic: str) -> bool:
 
 def places_of(settings: QueueSettings, groups: Iterable[str], topic: str) -> dict[str, dict[int, int]]:
     """Where groups stand in a topic, as far as they have committed it; partitions without an entry are not begun."""
-    admin = AdminClient(client_config(settings))
-    partitions = range(topic_partitions(settings).get(topic, 0))
+    admin = AdminClient(client_config(settings))  # kept: it takes its answers along when it goes
+    partitions = range(topic_partitions(settings).get(topic, 0))  # named: confluent-kafka 2.16 crashes where none are
     wanted = [TopicPartition(topic, each) for each in partitions]
     asked = {group: _ask(admin, group, wanted) for group in groups} if wanted else {}
     try:

@@ -14,6 +14,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError
 
 from windrow.errors import Interrupted
+from windrow.kafka.contact import unheard
 from windrow.message import Bytes, Headers
 from windrow.queue.sending import ANSWER_WITHIN, ANSWERED_SOON, Sender, Sending, checked
 from windrow.queue.settings import QueueSettings
@@ -144,7 +145,7 @@ class AsyncQueueProducer:
         await asyncio.to_thread(self._sender.put, queue, sendings, take)
         await done
         if answers.error:
-            if answers.error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001 - librdkafka's own
+            if unheard(answers.error):
                 self._sender.begin_anew()
             raise self._sender.refused(answers.error, self._settings.message_topic)
         return len(sendings)

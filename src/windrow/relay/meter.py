@@ -6,7 +6,7 @@ watches over the tasks and calls the owner, only takes what was read.
 
 import time
 from collections import deque
-from contextlib import closing, suppress
+from contextlib import suppress
 from uuid import UUID
 
 from confluent_kafka import Consumer
@@ -15,6 +15,7 @@ from windrow.beside import Beside
 from windrow.database.connections import connect, interruptible
 from windrow.errors import DatabaseUnreachable, Interrupted
 from windrow.kafka.clients import committed_positions, position_reader
+from windrow.kafka.contact import parting
 from windrow.relay.events import MeterRead
 from windrow.relay.registry import Flight, Registry
 from windrow.settings import Settings
@@ -43,7 +44,7 @@ class Meter(Beside):
         while not self.over.wait(self._settings.limits.min_metrics_interval.total_seconds()):
             with (
                 suppress(Interrupted, DatabaseUnreachable),  # the shards report it
-                closing(position_reader(self._settings)) as reader,
+                parting(position_reader(self._settings)) as reader,
             ):
                 self._read_on(reader)
 

@@ -11,7 +11,6 @@ Counting a backlog of millions takes a second or two. So nothing is counted for 
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -27,6 +26,7 @@ from windrow.database.layouts import Layout
 from windrow.database.tables import Tables
 from windrow.errors import OutboxTableMissing, WindrowError
 from windrow.kafka.clients import committed_positions, position_reader
+from windrow.kafka.contact import parting
 from windrow.observe.health import Bounds, Seen, objections
 from windrow.record import Committed, Shard
 from windrow.relay.registry import LATELY, Flight, Registry
@@ -177,7 +177,7 @@ class Watch(Beside):
     def _hear_kafka(self) -> None:
         def look() -> None:
             try:
-                with closing(position_reader(self.settings)) as reader:
+                with parting(position_reader(self.settings)) as reader:
                     self._repeat(lambda: self._hear_positions(reader), _LOOK_EVERY)
             except WindrowError as error:
                 self._complain(error)
