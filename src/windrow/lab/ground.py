@@ -84,10 +84,14 @@ class Ground:
     def standby(self) -> Candidate:
         return next(each for each in self.relays if each is not self.leader)
 
-    def staffed(self) -> bool:
-        """Whether both relays are up and warm. What is dead is started: a server that was away may have ended it."""
+    def staff(self) -> None:
+        """Start what is dead: a server that was away may have ended it."""
         for each in self.parties:
             each.start()
+
+    def staffed(self) -> bool:
+        """Whether both relays are up and warm, once all are started."""
+        self.staff()
         return all(each.warm for each in self.relays)
 
     @property
@@ -202,7 +206,7 @@ def settle(ground: Ground, seconds: float) -> None:
     wanted, queued = (_committed(apart(operations, queued=queued)) for queued in (False, True))
 
     def settled() -> bool:
-        ground.consumer.start()
+        ground.staff()
         return (
             wanted.issubset(each.id for each in list(ground.receiver.receipts))
             and wanted.issubset(each.message for each in read_effects(ground.direct))
