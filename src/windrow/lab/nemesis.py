@@ -152,9 +152,10 @@ def faults(
         Fault("standby killed", lambda ground: ground.standby.kill(), _refill, "beginning"),
         Fault("Python workers killed", lambda ground: ground.leader.kill_workers(), outage="beginning"),
         Fault("writers killed", lambda ground: ground.writers.kill(), lambda ground: ground.writers.start()),
-        Fault("broker killed", lambda ground: ground.kafka.kill(), lambda ground: ground.kafka.restart()),
+        # A group remembers its members over a restart, and waits for those that gave up meanwhile as for the dead.
+        Fault("broker killed", lambda ground: ground.kafka.kill(), _restart_kafka, detection=unheard),
         Fault("broker paused", lambda ground: ground.kafka.pause(), lambda ground: ground.kafka.resume()),
-        Fault("broker restarted", lambda ground: ground.kafka.restart()),
+        Fault("broker restarted", _restart_kafka, detection=unheard),
         Fault("database killed", lambda ground: ground.database.kill(), lambda ground: ground.database.restart()),
         Fault("database shut down at once", _shut_down_at_once, lambda ground: ground.database.restart()),
         Fault("database paused", lambda ground: ground.database.pause(), lambda ground: ground.database.resume()),
@@ -235,6 +236,10 @@ def _shut_down_at_once(ground: Ground) -> None:
     elif ground.database.running:
         os.kill(ground.database.pid, signal.SIGQUIT)
         ground.comes_to(lambda: not ground.database.running, 10)
+
+
+def _restart_kafka(ground: Ground) -> None:
+    ground.kafka.restart()
 
 
 def _restart_brokers(ground: Ground) -> None:
