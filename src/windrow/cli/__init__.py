@@ -79,8 +79,7 @@ def windrow(debug: bool, log_format: str) -> None:  # noqa: FBT001 - a flag
     Ctrl-C, 143 by SIGTERM.
     """
     configure(log_format, debug=debug)
-    if log_format != "human":
-        os.environ[VARIABLE] = log_format  # for Spark's tasks on this machine
+    os.environ[VARIABLE] = log_format  # for Spark's tasks on this machine
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ librdkafka's own log is kept to what is critical: what matters reaches the calle
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -18,6 +19,8 @@ from windrow.settings import Settings
 _ANSWER_WITHIN: Final = 10.0
 _ASK_AGAIN_AFTER: Final = 0.1
 _ANSWERED_SOON: Final = 0.02
+_NOBODYS: Final = 2**31 - 1
+"""A partition that no topic has."""
 # What a broker says that has just started, or that keeps the first offsets of its life.
 SETTLING: Final = frozenset(
     {
@@ -123,6 +126,14 @@ def position_reader(settings: Settings, **own: Any) -> Consumer:
     """A consumer that never subscribes: it reads the positions that the group has committed."""
     group = {"group.id": settings.position_group_id, "enable.auto.commit": False}
     return Consumer(client_config(settings, {**group, **own}))
+
+
+def meet_coordinator(reader: Consumer, settings: Settings) -> None:
+    """Have a connection to whoever keeps the positions. It is asked of a place where nobody has one: of the others it
+    tells nothing while a transaction is open that moves them, as one is that was left behind.
+    """
+    with suppress(Interrupted):
+        committed_offsets(reader, [TopicPartition(settings.position_topic, _NOBODYS)])
 
 
 def committed_position(reader: Consumer, settings: Settings, shard: int) -> Committed | None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from confluent_kafka import TopicPartition
 
 from windrow.errors import Interrupted, RelayFenced
-from windrow.kafka.clients import committed_position, position_reader
+from windrow.kafka.clients import committed_position, meet_coordinator, position_reader
 from windrow.kafka.contact import part_from
 from windrow.observe.provider import send_spans
 from windrow.publish.protocol import Join
@@ -82,8 +82,7 @@ class TransactionalPublisher:
         for each in self._transactors:
             with each.translated():
                 each.producer.list_topics(settings.position_topic, timeout=SETTLE_WITHIN)
-        with contextlib.suppress(Interrupted):  # for the connection's sake; what counts is read once it is our turn
-            self._ask()
+        meet_coordinator(self._reader, settings)
 
     def open(self, membership: bytes, known: Committed | None) -> None:
         """End and fence the predecessor, and read how far it came.
