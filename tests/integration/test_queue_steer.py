@@ -6,7 +6,8 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from fix_command import windrow
 from fix_pipeline import wait_for
@@ -18,7 +19,7 @@ from windrow.queue.consumer import QueueConsumer
 from windrow.queue.control import pause
 from windrow.queue.dead_letter import dead_letters, discard, replay
 from windrow.queue.exposure import samples_of_queues, tracker_lag
-from windrow.queue.overview import QueueFigures, overview, waiting
+from windrow.queue.overview import Overview, QueueFigures, overview, waiting
 from windrow.queue.producer import QueueProducer
 from windrow.queue.settings import QueueSettings
 from windrow.queue.topics import create_topics
@@ -90,6 +91,49 @@ def test_all_queues_are_found_also_those_that_nobody_consumes(settings: QueueSet
     mine = f'topic="{settings.message_topic}"'
     assert f'windrow_queue_depth_messages{{queue="b",{mine}}} 2.0' in shown
     assert f'windrow_tracker_lag_markers{{partition="1",{mine}}} 0.0' in shown
+
+
+def test_who_looks_again_reads_what_has_come_since(settings: QueueSettings) -> None:
+    kept, read = Overview(settings), list[int]()
+
+    def look() -> dict[str, int]:
+        before = len(read)
+        found = {each.queue: each.depth for each in kept.look(lambda done, _: read.append(done))}
+        read[before:] = read[-1:] if len(read) > before else [0]
+        return found
+
+    send(settings, "a", "one", "two", "three")
+    assert look() == {"a": 3}
+    send(settings, "b", "one")
+    assert look() == {"a": 3, "b": 1}
+    with QueueConsumer(settings, "a") as consumer:
+        for _ in range(3):
+            message = consumer.receive(20)
+            assert message
+            message.ack(wait=True)
+        assert look() == {"a": 0, "b": 1}
+    send(settings, "a", "four")
+    assert look() == {"a": 1, "b": 1}
+    assert read == [3, 1, 0, 1]
+
+
+def test_what_is_to_be_taken_again_waits_again_and_what_is_deleted_does_not(settings: QueueSettings) -> None:
+    kept = Overview(settings)
+    send(settings, "a", "one", "two")
+    with QueueConsumer(settings, "a") as consumer:
+        for _ in range(2):
+            message = consumer.receive(20)
+            assert message
+            message.ack(wait=True)
+    assert [each.depth for each in kept.look()] == [0]
+    admin, topic = AdminClient(client_config(settings)), settings.message_topic
+    first = [TopicPartition(topic, each, 0) for each in range(2)]
+    group = settings.group("a")
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, first)])[group].result(10)
+    assert [each.depth for each in kept.look()] == [2]
+    for deletion in admin.delete_records([TopicPartition(topic, each, -1) for each in range(2)]).values():
+        deletion.result(10)
+    assert [each.depth for each in kept.look()] == [0]
 
 
 def test_peeking_takes_nothing(settings: QueueSettings) -> None:

@@ -20,7 +20,7 @@ from windrow.dashboard import shapes
 from windrow.dashboard.candidates import Candidate, candidates
 from windrow.dashboard.look import Latency, Look, Remark, latency, queue_remarks, rate, remarks, seen_in, silences
 from windrow.errors import QueueTopicMissing, WindrowError
-from windrow.queue.overview import QueueFigures, overview
+from windrow.queue.overview import Overview, QueueFigures
 from windrow.queue.settings import QueueSettings
 from windrow.relay.watch import Watch
 
@@ -31,11 +31,9 @@ _POINT_AFTER: Final = 3.0
 """A point in the charts comes with each answer of Kafka's, and after so many seconds without any."""
 _CANDIDATES_EVERY: Final = 2.0
 _QUEUES_EVERY: Final = 2.0
-_ALL_QUEUES_EVERY: Final = 60.0
 _UNWATCHED_EVERY: Final = 15.0
 _WATCHED_FOR: Final = 30.0
 _LEISURE: Final = 4
-_SELDOM: Final = 100
 _END_WITHIN: Final = 2.0
 _LATENCY_OVER: Final = 10.0
 _POINTS: Final = 1800
@@ -67,7 +65,7 @@ class Chronicle(Beside):
     """Looks and remembers while its context lasts; for any thread. The watch is the caller's."""
 
     def __init__(self, watch: Watch, queues: QueueSettings) -> None:
-        self._watch, self._queue_settings = watch, queues
+        self._watch, self._overview = watch, Overview(queues)
         self._lock = threading.Lock()
         self._run = uuid4().hex
         self._looks: deque[Look] = deque()
@@ -79,7 +77,7 @@ class Chronicle(Beside):
         self._problem: str | None = None
         self._queues: dict[str, QueueFigures] = {}
         self._queues_problem: str | None = None
-        self._queues_took = self._all_queues_after = 0.0
+        self._queues_took = 0.0
         self._asked_at = time.monotonic()
         self._call = threading.Event()
         super().__init__(
@@ -167,12 +165,10 @@ class Chronicle(Beside):
         self._candidates = candidates(self._watch.settings)
 
     def _look_at_queues(self) -> None:
-        """All queues now and then, since that reads their topic from its beginning; those that are known more often."""
         self._call.clear()
         began = time.monotonic()
-        everything = began >= self._all_queues_after
         try:
-            found = overview(self._queue_settings, None if everything else list(self._queues))
+            found = self._overview.look()
         except QueueTopicMissing:
             found = []
         except WindrowError as error:
@@ -180,8 +176,6 @@ class Chronicle(Beside):
             return
         self._queues_problem, self._queues_took = None, time.monotonic() - began
         now = {each.queue: each for each in found}
-        if everything:
-            self._all_queues_after = began + max(_ALL_QUEUES_EVERY, _SELDOM * self._queues_took)
         self._tell_all(queue_remarks(self._queues, now))
         with self._lock:
             self._queues = now

@@ -1,28 +1,28 @@
 """What a tracker's process shows: how each queue is, and how far the tracker has read. Looked at now and then.
 
-To look reads the topics, as `windrow queue list` does. So it is done for no more than a part of the time, by a thread
-of its own, and what is shown is what was last seen.
+The first look reads the topics, as `windrow queue list` does, later ones what has come since. That is done for no more
+than a part of the time, by a thread of its own, and what is shown is what was last seen.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from windrow.beside import Beside
 from windrow.election.led import State
 from windrow.errors import WindrowError
-from windrow.kafka.clients import client_config, topic_partitions
 from windrow.observe.metrics import Sample
 from windrow.observe.routes import watch_routes
 from windrow.observe.server import Server
 from windrow.parse import Address
-from windrow.queue.overview import QueueFigures, overview, tracker_places
+from windrow.queue.log import extents
+from windrow.queue.overview import Overview, QueueFigures, tracker_places
 from windrow.queue.settings import QueueSettings
 from windrow.queue.tracker import Tracker
 
@@ -32,7 +32,6 @@ _LOOK_EVERY: Final = 5.0
 _LEISURE: Final = 10
 """Rest so many times as long as looking took."""
 _END_WITHIN: Final = 2.0
-_ANSWER_WITHIN: Final = 10.0
 
 
 def samples_of_queues(
@@ -57,22 +56,16 @@ def samples_of_queues(
 
 def tracker_lag(settings: QueueSettings) -> dict[int, int]:
     """Markers behind the tracker's committed offset, by partition."""
-    partitions = range(topic_partitions(settings).get(settings.marker_topic, 0))
     places = tracker_places(settings)
-    reader = Consumer(client_config(settings, {"group.id": settings.tracker_group, "enable.auto.commit": False}))
-    with closing(reader):
-        ends = {
-            each: reader.get_watermark_offsets(TopicPartition(settings.marker_topic, each), _ANSWER_WITHIN)
-            for each in partitions
-        }
-    return {each: high - max(low, places.get(each, 0)) for each, (low, high) in ends.items()}
+    there = extents(settings, settings.marker_topic)
+    return {each: run.stop - max(run.start, places.get(each, 0)) for each, run in there.items()}
 
 
 class _Look:
     """What was last seen of the queues."""
 
     def __init__(self, settings: QueueSettings) -> None:
-        self._settings = settings
+        self._settings, self._overview = settings, Overview(settings)
         self.queues: Sequence[QueueFigures] = ()
         self.lag: Mapping[int, int] = {}
 
@@ -81,7 +74,7 @@ class _Look:
         while not wait(rest):
             began = time.monotonic()
             try:
-                self.queues, self.lag = overview(self._settings), tracker_lag(self._settings)
+                self.queues, self.lag = self._overview.look(), tracker_lag(self._settings)
             except (WindrowError, KafkaException) as error:
                 log.warning("tracker of %s: figures are missing: %s", self._settings.message_topic, error)
             rest = max(_LOOK_EVERY, _LEISURE * (time.monotonic() - began))

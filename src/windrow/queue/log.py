@@ -5,7 +5,7 @@ For whoever looks at queues from outside; nothing is committed, and no group is 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 from uuid import uuid4
 
@@ -13,11 +13,12 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient
 
 from windrow.errors import Interrupted, QueueTopicMissing
-from windrow.kafka.clients import client_config, error_of, topic_partitions
+from windrow.kafka.clients import SETTLING, client_config, error_of, topic_partitions
 from windrow.queue.settings import QueueSettings
 
 _AT_ONCE: Final = 5_000
 _ANSWER_WITHIN: Final = 10.0
+_ASK_AGAIN_AFTER: Final = 0.1
 _STALLED_AFTER: Final = 30.0
 _BACKED_OFF: Final = 10
 """Milliseconds after which librdkafka fetches again where it was ahead of us; by itself it waits for a second."""
@@ -76,9 +77,16 @@ def read_all(
         "fetch.wait.max.ms": 50,
     }
     with closing(Consumer(client_config(settings, own))) as consumer:
-        partitions = _partitions(consumer, topic)
-        ranges = {each: _range(consumer, topic, each, (starts or {}).get(each, 0)) for each in partitions}
+        first = starts or {}
+        there = _extents(consumer, topic)
+        ranges = {each: range(max(run.start, first.get(each, 0)), run.stop) for each, run in there.items()}
         yield from _read(consumer, topic, {each: run for each, run in ranges.items() if run}, progress)
+
+
+def extents(settings: QueueSettings, topic: str) -> dict[int, range]:
+    """The offsets that each partition of a topic has now."""
+    with closing(Consumer(client_config(settings, {"group.id": uuid4().hex}))) as consumer:
+        return _extents(consumer, topic)
 
 
 def _read(consumer: Consumer, topic: str, ranges: dict[int, range], progress: Progress | None) -> Iterator[Entry]:
@@ -116,19 +124,33 @@ def places_of(settings: QueueSettings, groups: Iterable[str], topic: str) -> dic
     admin = AdminClient(client_config(settings))  # kept: it takes its answers along when it goes
     partitions = range(topic_partitions(settings).get(topic, 0))  # named: confluent-kafka 2.16 crashes where none are
     wanted = [TopicPartition(topic, each) for each in partitions]
-    asked = {group: _ask(admin, group, wanted) for group in groups} if wanted else {}
-    try:
-        answers = {group: answer.result().topic_partitions for group, answer in asked.items()}
-    except KafkaException as exception:
-        raise Interrupted(f"Kafka did not tell where groups stand: {error_of(exception).str()}") from exception
-    return {
-        group: {each.partition: each.offset for each in told if each.offset >= 0} for group, told in answers.items()
-    }
+    left, deadline = set(groups) if wanted else set(), monotonic() + _ANSWER_WITHIN
+    places: dict[str, dict[int, int]] = {}
+    while left:
+        asked = {group: _ask(admin, group, wanted) for group in left}
+        for group, answer in asked.items():
+            if (told := _answer(answer, deadline)) is not None:
+                places[group] = {each.partition: each.offset for each in told if each.offset >= 0}
+        if left := left - places.keys():
+            sleep(_ASK_AGAIN_AFTER)
+    return places
 
 
 def _ask(admin: AdminClient, group: str, wanted: list[TopicPartition]) -> Any:
     request = [ConsumerGroupTopicPartitions(group, wanted)]
     return admin.list_consumer_group_offsets(request, request_timeout=_ANSWER_WITHIN)[group]
+
+
+def _answer(answer: Any, deadline: float) -> list[TopicPartition] | None:
+    """What was told; None where a broker has just started and is to be asked again."""
+    try:
+        told: list[TopicPartition] = answer.result().topic_partitions
+    except KafkaException as exception:
+        error = error_of(exception)
+        if error.code() in SETTLING and monotonic() < deadline:
+            return None
+        raise Interrupted(f"Kafka did not tell where groups stand: {error.str()}") from exception
+    return told
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
@@ -141,6 +163,9 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
     return sorted(found.partitions)
 
 
-def _range(consumer: Consumer, topic: str, partition: int, start: int) -> range:
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_WITHIN)
-    return range(max(low, start), high)
+def _extents(consumer: Consumer, topic: str) -> dict[int, range]:
+    places = [TopicPartition(topic, each) for each in _partitions(consumer, topic)]
+    try:
+        return {each.partition: range(*consumer.get_watermark_offsets(each, timeout=_ANSWER_WITHIN)) for each in places}
+    except KafkaException as exception:
+        raise Interrupted(f"Kafka did not tell of topic {topic}: {error_of(exception).str()}") from exception

@@ -5,7 +5,7 @@ the markers, by the tracker's own rules. So it can be seen also while no tracker
 """
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,10 +15,11 @@ from confluent_kafka.admin import AdminClient
 
 from windrow.errors import KafkaUnreachable
 from windrow.kafka.clients import client_config, error_of, topic_partitions
+from windrow.queue.backlog import Backlog, places_in, queue_in
 from windrow.queue.control import paused
 from windrow.queue.dead_letter import dead_letters
 from windrow.queue.log import Entry, Progress, places_of, read_all
-from windrow.queue.marker import MalformedMarker, decode, queue_of
+from windrow.queue.marker import MalformedMarker, decode
 from windrow.queue.redelivery import NEVER, State
 from windrow.queue.settings import QueueSettings
 
@@ -49,95 +50,65 @@ class QueueFigures:
 
 
 class _Tally:
-    """What is known of each queue, as it is found."""
+    """What the markers tell of each queue."""
 
     def __init__(self) -> None:
-        self.depth: Counter[str] = Counter()
-        self.oldest: dict[str, int] = {}
         self.in_flight: Counter[str] = Counter()
         self.delayed: Counter[str] = Counter()
         self.redelivered: Counter[str] = Counter()
         self.dead_lettered: Counter[str] = Counter()
 
-    def wait(self, queue: str, sent_at: int) -> None:
-        self.depth[queue] += 1
-        self.oldest[queue] = min(sent_at, self.oldest.get(queue, sent_at))
-
     def queues(self) -> set[str]:
-        return {*self.depth, *self.in_flight, *self.delayed, *self.redelivered, *self.dead_lettered}
+        return {*self.in_flight, *self.delayed, *self.redelivered, *self.dead_lettered}
+
+
+class Overview:
+    """Of the queues of these names, or of all that there are, looked at again and again. Belongs to one thread."""
+
+    def __init__(self, settings: QueueSettings, queues: Collection[str] | None = None) -> None:
+        self._settings, self._queues = settings, queues
+        self._backlog = Backlog(settings, queues)
+
+    def look(self, progress: Progress | None = None) -> list[QueueFigures]:
+        """How they are now, by name. One that nobody knows has zeros."""
+        settings = self._settings
+        members = _members(settings)
+        held = _held(settings)
+        waiting = self._backlog.look(members, progress)
+        letters = Counter(letter.queue for letter in dead_letters(settings))
+        stopped = paused(settings)
+        known = {*waiting, *held.queues(), *members, *stopped, *letters} if self._queues is None else self._queues
+        now = time.time()
+        return [
+            QueueFigures(
+                queue=queue,
+                depth=waiting[queue].messages if queue in waiting else 0,
+                in_flight=held.in_flight[queue],
+                delayed=held.delayed[queue],
+                oldest_age=max(0.0, now - waiting[queue].oldest * _MILLISECOND) if queue in waiting else 0.0,
+                redelivered=held.redelivered[queue],
+                dead_lettered=held.dead_lettered[queue],
+                dead_letters=letters[queue],
+                consumers=members.get(queue, 0),
+                paused=queue in stopped,
+            )
+            for queue in sorted(set(known))
+        ]
 
 
 def overview(
     settings: QueueSettings, queues: Collection[str] | None = None, progress: Progress | None = None
 ) -> list[QueueFigures]:
-    """How the queues of these names are, or all that there are, by name. A queue that nobody knows has zeros."""
-    members = _members(settings)
-    tally = _Tally()
-    _count_held(settings, tally)
-    _count_waiting(settings, tally, queues, members, progress)
-    letters = Counter(letter.queue for letter in dead_letters(settings))
-    stopped = paused(settings)
-    known = set(queues) if queues is not None else tally.queues() | set(members) | stopped | set(letters)
-    now = time.time()
-    return [
-        QueueFigures(
-            queue=queue,
-            depth=tally.depth[queue],
-            in_flight=tally.in_flight[queue],
-            delayed=tally.delayed[queue],
-            oldest_age=max(0.0, now - tally.oldest[queue] * _MILLISECOND) if queue in tally.oldest else 0.0,
-            redelivered=tally.redelivered[queue],
-            dead_lettered=tally.dead_lettered[queue],
-            dead_letters=letters[queue],
-            consumers=members.get(queue, 0),
-            paused=queue in stopped,
-        )
-        for queue in sorted(known)
-    ]
+    """How queues are, looked at once."""
+    return Overview(settings, queues).look(progress)
 
 
 def waiting(settings: QueueSettings, queue: str) -> Iterator[Entry]:
     """The messages that no consumer of the queue has taken yet, oldest first within a partition."""
-    starts = _starts(settings, [queue])[queue]
+    starts = places_in(settings, [queue])[queue]
     for record in read_all(settings, settings.message_topic, starts):
-        if _queue(record) == queue:
+        if queue_in(record) == queue:
             yield record
-
-
-def _count_waiting(
-    settings: QueueSettings,
-    tally: _Tally,
-    queues: Collection[str] | None,
-    members: Collection[str],
-    progress: Progress | None,
-) -> None:
-    """Named queues are looked for behind their consumers alone; unnamed ones in all of the topic."""
-    starts = _starts(settings, members if queues is None else queues)
-    partitions = range(topic_partitions(settings).get(settings.message_topic, 0))
-    first = {
-        each: 0 if queues is None else min((place.get(each, 0) for place in starts.values()), default=0)
-        for each in partitions
-    }
-    places: defaultdict[str, dict[int, int]] = defaultdict(dict, starts)
-    for record in read_all(settings, settings.message_topic, first, progress):
-        queue = _queue(record)
-        if queue and (queues is None or queue in starts) and _untaken(record, places[queue]):
-            tally.wait(queue, record.timestamp)
-
-
-def _untaken(record: Entry, places: dict[int, int]) -> bool:
-    return record.offset >= places.get(record.partition, 0)
-
-
-def _queue(record: Entry) -> str | None:
-    key = record.key
-    return queue_of(key, record.headers if key is None else None)
-
-
-def _starts(settings: QueueSettings, queues: Collection[str]) -> dict[str, dict[int, int]]:
-    """Where the consumers of each queue stand."""
-    places = places_of(settings, map(settings.group, queues), settings.message_topic)
-    return {queue: places.get(settings.group(queue), {}) for queue in queues}
 
 
 def tracker_places(settings: QueueSettings) -> dict[int, int]:
@@ -145,8 +116,9 @@ def tracker_places(settings: QueueSettings) -> dict[int, int]:
     return places_of(settings, [settings.tracker_group], settings.marker_topic).get(settings.tracker_group, {})
 
 
-def _count_held(settings: QueueSettings, tally: _Tally) -> None:
+def _held(settings: QueueSettings) -> _Tally:
     """Read the markers from where the tracker would."""
+    tally = _Tally()
     partitions = range(topic_partitions(settings).get(settings.marker_topic, 0))
     places = tracker_places(settings)
     states = {each: State(NEVER, NEVER) for each in partitions}
@@ -161,6 +133,7 @@ def _count_held(settings: QueueSettings, tally: _Tally) -> None:
         for queue, (redelivered, dead_lettered) in state.counts.items():
             tally.redelivered[queue] += redelivered
             tally.dead_lettered[queue] += dead_lettered
+    return tally
 
 
 def _members(settings: QueueSettings) -> dict[str, int]:
