@@ -44,7 +44,7 @@ format: $(READY) ## format the code and mend what can be mended
 	$(BIN)/ruff format .
 
 docs: $(READY) ## the documentation as a site, in build/docs; every warning is an error
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs build/docs
 
 lock: $(READY) ## pin the newest dependencies anew in requirements.lock
 	$(BIN)/python -m pip install --quiet uv
