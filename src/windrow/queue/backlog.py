@@ -96,7 +96,7 @@ def queue_in(record: Entry) -> str | None:
 
 def places_in(settings: QueueSettings, queues: Collection[str]) -> dict[str, Places]:
     """Where the consumers of each queue stand."""
-    places = places_of(settings, map(settings.group, queues), settings.message_topic)
+    places = places_of(settings, [*map(settings.group, queues)], settings.message_topic)
     return {queue: places.get(settings.group(queue), {}) for queue in queues}
 
 

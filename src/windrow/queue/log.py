@@ -3,22 +3,22 @@
 For whoever looks at queues from outside; nothing is committed, and no group is joined.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from windrow.errors import Interrupted, QueueTopicMissing
-from windrow.kafka.clients import SETTLING, client_config, error_of, topic_partitions
+from windrow.kafka.clients import client_config, committed_offsets, error_of, topic_partitions
 from windrow.queue.settings import QueueSettings
 
 _AT_ONCE: Final = 5_000
 _ANSWER_WITHIN: Final = 10.0
-_ASK_AGAIN_AFTER: Final = 0.1
+_ASKED_AT_ONCE: Final = 8
 _STALLED_AFTER: Final = 30.0
 _BACKED_OFF: Final = 10
 """Milliseconds after which librdkafka fetches again where it was ahead of us; by itself it waits for a second."""
@@ -119,38 +119,20 @@ def _ends(record: Any, topic: str) -> bool:
     return bool(error) and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - as above
 
 
-def places_of(settings: QueueSettings, groups: Iterable[str], topic: str) -> dict[str, dict[int, int]]:
-    """Where groups stand in a topic, as far as they have committed it; partitions without an entry are not begun."""
-    admin = AdminClient(client_config(settings))  # kept: it takes its answers along when it goes
-    partitions = range(topic_partitions(settings).get(topic, 0))  # named: confluent-kafka 2.16 crashes where none are
-    wanted = [TopicPartition(topic, each) for each in partitions]
-    left, deadline = set(groups) if wanted else set(), monotonic() + _ANSWER_WITHIN
-    places: dict[str, dict[int, int]] = {}
-    while left:
-        asked = {group: _ask(admin, group, wanted) for group in left}
-        for group, answer in asked.items():
-            if (told := _answer(answer, deadline)) is not None:
-                places[group] = {each.partition: each.offset for each in told if each.offset >= 0}
-        if left := left - places.keys():
-            sleep(_ASK_AGAIN_AFTER)
-    return places
+def places_of(settings: QueueSettings, groups: Collection[str], topic: str) -> dict[str, dict[int, int]]:
+    """Where groups stand in a topic, as far as they have committed it; partitions without an entry are not begun.
 
+    Each is asked for by a consumer of its own, some at a time. One admin client would do for all, but librdkafka 2.16
+    crashes when a coordinator tells it that the group has moved.
+    """
+    wanted = [TopicPartition(topic, each) for each in range(topic_partitions(settings).get(topic, 0))]
 
-def _ask(admin: AdminClient, group: str, wanted: list[TopicPartition]) -> Any:
-    request = [ConsumerGroupTopicPartitions(group, wanted)]
-    return admin.list_consumer_group_offsets(request, request_timeout=_ANSWER_WITHIN)[group]
+    def ask(group: str) -> dict[int, int]:
+        with closing(Consumer(client_config(settings, {"group.id": group, "enable.auto.commit": False}))) as reader:
+            return {each.partition: each.offset for each in committed_offsets(reader, wanted)}
 
-
-def _answer(answer: Any, deadline: float) -> list[TopicPartition] | None:
-    """What was told; None where a broker has just started and is to be asked again."""
-    try:
-        told: list[TopicPartition] = answer.result().topic_partitions
-    except KafkaException as exception:
-        error = error_of(exception)
-        if error.code() in SETTLING and monotonic() < deadline:
-            return None
-        raise Interrupted(f"Kafka did not tell where groups stand: {error.str()}") from exception
-    return told
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
+        return dict(zip(groups, threads.map(ask, groups) if wanted else (), strict=False))
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
