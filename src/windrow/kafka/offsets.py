@@ -16,6 +16,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from windrow.errors import Interrupted
 
+_ANSWER_WITHIN: Final = 5.0
 _RETURNS_WITHIN: Final = 1.0
 
 
@@ -45,7 +46,9 @@ _idle: Final[list[_Helper]] = []
 os.register_at_fork(after_in_child=_idle.clear)
 
 
-def send_offsets(producer: Producer, offsets: Sequence[TopicPartition], membership: Any, seconds: float) -> None:
+def send_offsets(
+    producer: Producer, offsets: Sequence[TopicPartition], membership: Any, seconds: float = _ANSWER_WITHIN
+) -> None:
     """Send offsets to the producer's transaction. Raises `Interrupted` where that takes too long; then the producer is
     of no use any more.
     """

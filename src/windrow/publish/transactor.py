@@ -18,7 +18,6 @@ from windrow.publish.sending import refusal
 
 SETTLE_WITHIN: Final = 30.0
 _TAKES_SOME_WITHIN: Final = 5.0
-_OFFSETS_WITHIN: Final = 5.0
 _ABORT_WITHIN: Final = 5.0
 _FENCED: Final = frozenset(
     {
@@ -83,7 +82,7 @@ class Transactor:
         # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
         self.flush()
         try:
-            send_offsets(self.producer, offsets, membership, _OFFSETS_WITHIN)
+            send_offsets(self.producer, offsets, membership)
         except Interrupted:
             self._stuck = True
             raise

@@ -30,7 +30,6 @@ from windrow.queued import QUEUE, SENT, TTL
 log = logging.getLogger(__name__)
 
 _ANSWER_WITHIN: Final = 10.0
-_OFFSETS_WITHIN: Final = 5.0
 _MEMBERSHIP: Final = {"session.timeout.ms": 10_000, "max.poll.interval.ms": 30_000}
 """Milliseconds until the others go on without a consumer that died, and how long a group waits for one that it knows of
 and that does not come: a broker that was killed remembers the dead. We poll all the time, whatever handlers do."""
@@ -158,7 +157,7 @@ class Intake:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer to the start markers"))  # noqa: SLF001
         topic = self._settings.message_topic
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        send_offsets(producer, places, self._consumer.consumer_group_metadata(), _OFFSETS_WITHIN)
+        send_offsets(producer, places, self._consumer.consumer_group_metadata())
         producer.commit_transaction(_ANSWER_WITHIN)
 
     def _producer(self) -> Producer:
