@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from windrow.errors import KafkaUnreachable
 from windrow.kafka.clients import client_config, error_of, topic_partitions
-from windrow.queue.backlog import Backlog, places_in, queue_in
 from windrow.queue.control import paused
 from windrow.queue.dead_letter import dead_letters
+from windrow.queue.depth import Depths, places_in, queue_in
 from windrow.queue.log import Entry, Progress, places_of, read_all
 from windrow.queue.marker import MalformedMarker, decode
 from windrow.queue.redelivery import NEVER, State
@@ -67,14 +67,14 @@ class Overview:
 
     def __init__(self, settings: QueueSettings, queues: Collection[str] | None = None) -> None:
         self._settings, self._queues = settings, queues
-        self._backlog = Backlog(settings, queues)
+        self._depths = Depths(settings, queues)
 
     def look(self, progress: Progress | None = None) -> list[QueueFigures]:
         """How they are now, by name. One that nobody knows has zeros."""
         settings = self._settings
         members = _members(settings)
         held = _held(settings)
-        waiting = self._backlog.look(members, progress)
+        waiting = self._depths.look(members, progress)
         letters = Counter(letter.queue for letter in dead_letters(settings))
         stopped = paused(settings)
         known = {*waiting, *held.queues(), *members, *stopped, *letters} if self._queues is None else self._queues

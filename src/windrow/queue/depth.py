@@ -45,7 +45,7 @@ class _Line:
         return Waiting(len(self._offsets), self._sent[0]) if self._offsets else None
 
 
-class Backlog:
+class Depths:
     """Of the queues of these names, or of all that there are. Belongs to one thread."""
 
     def __init__(self, settings: QueueSettings, queues: Collection[str] | None = None) -> None:
