@@ -22,10 +22,12 @@ from windrow.cli.values import time_of
 from windrow.queue.control import pause, resume
 from windrow.queue.dead_letter import QueueLetter, dead_letters, discard, replay
 from windrow.queue.marker import number_of
-from windrow.queue.overview import QueueFigures, overview, waiting
+from windrow.queue.overview import Overview, QueueFigures, overview, waiting
 from windrow.queued import ATTEMPT, OURS
 
 _LOOK_EVERY: Final = 1.0
+_SURELY: Final = 2
+"""Looks in a row that find nothing: one alone may miss a message that is being taken, or redelivered."""
 _FIGURES: Final = ("depth", "in_flight", "delayed", "oldest_age", "redelivered", "dead_letters", "consumers")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line, on stdout.")
@@ -149,16 +151,18 @@ def drain(config: Path | None, queue: str, timeout: str | None, **options: Any) 
     settings = load_queue_settings(config, **options)
     deadline = time.monotonic() + time_of("timeout", timeout).total_seconds() if timeout else None
     talk, told = Console(stderr=True, highlight=False), ""
+    kept, empty = Overview(settings, [queue]), 0
     while True:
-        (now,) = overview(settings, [queue])
+        (now,) = kept.look()
         left = f"{now.depth:,} wait, {now.delayed:,} are delayed, {now.in_flight:,} in flight"
-        if not (now.depth or now.delayed or now.in_flight):
+        empty = 0 if now.depth or now.delayed or now.in_flight else empty + 1
+        if empty == _SURELY:
             talk.print(f"queue {queue} is empty")
             return
-        if left != told:
+        if left != told and not empty:
             told = left
             talk.print(f"queue {queue}: {left}{_hindrance(now)}")
-        if deadline and time.monotonic() > deadline:
+        if deadline and time.monotonic() > deadline and not empty:
             talk.print(f"queue {queue} is not empty after {timeout}")
             sys.exit(1)
         time.sleep(_LOOK_EVERY)
