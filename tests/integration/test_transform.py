@@ -3,15 +3,17 @@
 import dataclasses
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer, TopicPartition
 
 from fix_command import relay_config, windrow_apart
 from fix_load import Load
 from fix_pipeline import Pipeline, limit_message_size, wait_for
 from windrow.errors import TransformInvalid
-from windrow.kafka.clients import create_topic
+from windrow.kafka.clients import client_config, create_topic, position_reader
 from windrow.publish.dead_letter import DeadLetters
 from windrow.relay import Relay
 from windrow.relay.watch import Watch
@@ -62,6 +64,24 @@ def test_load_is_transformed_once_and_in_order_over_epochs_and_purges(make_pipel
             wait_for(lambda: relay.epochs >= 3, "three epochs")
         pipeline.wait_published(relay, load.committed * 5, 120)
     load.judge()
+
+
+def test_successor_goes_on_though_the_predecessor_left_a_transaction_open(
+    make_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = transformed(make_pipeline(), "SELECT id, topic, key, value FROM outbox")
+    settings = pipeline.settings
+    own = {"transactional.id": f"windrow.{settings.name}.0.a", "transaction.timeout.ms": 600_000}
+    dead = Producer(client_config(settings, own))
+    dead.init_transactions(30)
+    dead.begin_transaction()
+    with closing(position_reader(settings)) as reader:
+        position = TopicPartition(settings.position_topic, 0, 1)
+        dead.send_offsets_to_transaction([position], reader.consumer_group_metadata(), 30)
+    pipeline.write(pipeline.message("one"))
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 1, 120)
+    assert pipeline.values() == [b"one"]
 
 
 def test_message_that_kafka_refuses_becomes_a_dead_letter(make_pipeline: Callable[..., Pipeline]) -> None:

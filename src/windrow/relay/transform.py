@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -36,7 +36,6 @@ from windrow.errors import (
     TransformInvalid,
     WindrowError,
 )
-from windrow.kafka.clients import committed_position, position_reader
 from windrow.observe.provider import flush
 from windrow.pace import backoff, poll_delay
 from windrow.publish.dead_letter import DeadLetters
@@ -46,7 +45,6 @@ from windrow.record import Shard
 from windrow.relay.aside import Aside, CapturedBatch
 from windrow.relay.epoch import REPORT, REPORT_SCHEMA
 from windrow.relay.in_flight import InFlight, telling
-from windrow.relay.registry import Registry
 from windrow.relay.seat import Seat
 from windrow.relay.shard import Ending, ShardLoop, ShardReport
 from windrow.relay.tally import Tally
@@ -63,6 +61,10 @@ _PASSING: Final[dict[str, type[WindrowError]]] = {
 }
 _naming = threading.Lock()
 """Between naming the view and reading the query that refers to it: a session may serve several shards and relays."""
+
+
+class _Superseded(RelayFenced):
+    """Another epoch has begun."""
 
 
 def check_transform(spark: SparkSession, settings: Settings) -> None:
@@ -145,6 +147,8 @@ class TransformLoop:
                 committed = self._committed()
                 with closing(SpanCapture.at(self._settings, self._shard, committed)) as capture:
                     return self._pump(capture, committed)
+            except _Superseded:
+                return self._report("superseded")
             except tuple(_PASSING.values()) as error:
                 self._wait_after(error)
             except PythonException:
@@ -203,11 +207,9 @@ class TransformLoop:
         return report
 
     def _committed(self) -> str | None:
-        """Where the shard stands, in Kafka or, where that has forgotten it, in the database."""
-        with closing(position_reader(self._settings)) as reader:
-            found = committed_position(reader, self._settings, self._shard.index)
-        found = found or Registry(self._settings).saved().get(self._shard.index)
-        return found.position if found else None
+        """Where the shard stands, once nobody else can move it any more."""
+        with _opened(self._settings, self._shard, self._epoch) as (_, publisher):
+            return _standing(publisher)
 
     def _is_worth_a_commit(self, position: Position, reach: Reach) -> bool:
         """Now and then, so that an idle shard does not hold back the purge."""
@@ -270,19 +272,27 @@ def _publish_nothing(plan: _Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     return publish
 
 
+@contextmanager
+def _opened(settings: Settings, shard: Shard, epoch: UUID) -> Iterator[tuple[Seat, TransactionalPublisher]]:
+    """In the shard's seat, with a publisher that has ended what others had begun."""
+    with Seat(settings, shard, epoch) as seat, closing(TransactionalPublisher(settings, shard)) as publisher:
+        seat.take()
+        turn = seat.turn()
+        if turn.epoch != epoch:
+            raise _Superseded("another epoch has begun")
+        publisher.open(turn.membership, turn.saved)
+        yield seat, publisher
+
+
+def _standing(publisher: TransactionalPublisher) -> str | None:
+    return publisher.committed.position if publisher.committed else None
+
+
 def _publish_page(plan: _Plan, page: Page) -> ShardReport:
     """Publish a page, unless the task that this one repeats has done so already."""
     try:
-        with (
-            Seat(plan.settings, plan.shard, plan.epoch) as seat,
-            closing(TransactionalPublisher(plan.settings, plan.shard)) as publisher,
-        ):
-            seat.take()
-            turn = seat.turn()
-            if turn.epoch != plan.epoch:
-                return ShardReport(plan.shard.index, "superseded", 0, 0, 0, "RelayFenced: another epoch has begun")
-            publisher.open(turn.membership, turn.saved)
-            standing = publisher.committed.position if publisher.committed else None
+        with _opened(plan.settings, plan.shard, plan.epoch) as (seat, publisher):
+            standing = _standing(publisher)
             if standing == plan.end.encode():
                 return ShardReport(plan.shard.index, "time", 0, 0, 0)
             if standing != plan.committed:
@@ -292,6 +302,8 @@ def _publish_page(plan: _Plan, page: Page) -> ShardReport:
             loop = ShardLoop(plan.settings, plan.shard, plan.epoch)
             loop.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
             return ShardReport(plan.shard.index, "time", len(page.records), 1, loop.dead_lettered)
+    except _Superseded as error:
+        return ShardReport(plan.shard.index, "superseded", 0, 0, 0, f"{RelayFenced.__name__}: {error}")
     except WindrowError as error:
         return ShardReport(plan.shard.index, "failed", 0, 0, 0, f"{type(error).__name__}: {error}")
 
