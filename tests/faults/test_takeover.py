@@ -80,7 +80,7 @@ def test_standby_takes_over_from_a_leader_that_is_paused_and_from_one_that_is_ki
 def test_standby_by_lease_takes_over_from_a_leader_that_is_paused_and_from_one_that_is_killed(
     make_pipeline: Callable[..., Pipeline], tmp_path: Path
 ) -> None:
-    pipeline = make_pipeline(capture="mark", election="lease", limits={"leaseTimeout": "2s"})
+    pipeline = make_pipeline(capture="mark", election="lease", limits={"leaseTimeout": "5s"})
     load = Load(pipeline)
     with running(pipeline, tmp_path) as first:
         wait_for(lambda: first.said("LeaderAcquired"), "the first to lead")
