@@ -2,11 +2,12 @@
 
 import json
 import threading
+from contextlib import closing
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from fix_command import windrow
@@ -127,9 +128,8 @@ def test_what_is_to_be_taken_again_waits_again_and_what_is_deleted_does_not(sett
             message.ack(wait=True)
     assert [each.depth for each in kept.look()] == [0]
     admin, topic = AdminClient(client_config(settings)), settings.message_topic
-    first = [TopicPartition(topic, each, 0) for each in range(2)]
-    group = settings.group("a")
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, first)])[group].result(10)
+    with closing(Consumer(client_config(settings, {"group.id": settings.group("a")}))) as again:
+        again.commit(offsets=[TopicPartition(topic, each, 0) for each in range(2)], asynchronous=False)
     assert [each.depth for each in kept.look()] == [2]
     for deletion in admin.delete_records([TopicPartition(topic, each, -1) for each in range(2)]).values():
         deletion.result(10)
