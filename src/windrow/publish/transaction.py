@@ -97,7 +97,8 @@ class TransactionalPublisher:
         if told and known and told.published < known.published:
             raise Interrupted(
                 f"Kafka tells an older position ({told.published:,} records published) than was committed before"
-                f" ({known.published:,})"
+                f" ({known.published:,}); where that lasts, restart the broker that coordinates group"
+                f" {self._settings.position_group_id}"
             )
         self.committed = told or known
         if told is None and known is not None and known.published:  # otherwise it is where the shard begins
