@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 from windrow import Message, Outbox, embedded
 from windrow.database.connections import connect
 from windrow.errors import DatabaseUnreachable, Interrupted
-from windrow.kafka.clients import client_config, committed_positions, create_topic, position_reader
+from windrow.kafka.clients import client_config, committed_position, committed_positions, create_topic, position_reader
 from windrow.publish.dead_letter import DeadLetters, LetterTable
+from windrow.record import Committed
 from windrow.relay import Relay
 from windrow.relay.registry import Registry
 from windrow.relay.setup import Storage, prepare
@@ -131,6 +132,19 @@ class Pipeline:
             shards = range(Registry(self.settings).shards())
             self._published = sum(at.published for at in committed_positions(reader, self.settings, shards).values())
         return self._published
+
+    def committed(self, shard: int = 0) -> Committed:
+        """What Kafka tells of a shard."""
+        with closing(position_reader(self.settings)) as reader:
+            at = committed_position(reader, self.settings, shard)
+        assert at
+        return at
+
+    def commit(self, at: Committed, shard: int = 0) -> None:
+        """Have Kafka tell this of a shard, while nobody leads."""
+        offset = TopicPartition(self.settings.position_topic, shard, at.published, at.metadata)
+        with closing(Consumer(client_config(self.settings, {"group.id": self.settings.leader_group_id}))) as consumer:
+            consumer.commit(offsets=[offset], asynchronous=False)
 
     def wait_published(self, relay: Relay | None, count: int, seconds: float = DEADLINE) -> None:
         def done() -> bool:

@@ -1,5 +1,6 @@
 """What travels between capturing and publishing: records, the shard they belong to, the progress they make."""
 
+import re
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
@@ -45,27 +46,40 @@ class Released:
     number: int
 
 
+_METADATA: Final = re.compile(r"(?P<released>[0-9]+)(/(?P<resharded>[0-9]+))? (?P<position>.*)", re.DOTALL)
+
+
 class Committed(NamedTuple):
-    """A shard's committed progress: how many records it has published since it exists, its encoded position, and the
-    number up to which it has dealt with released dead letters.
+    """A shard's committed progress: how many records it has published since it exists, its encoded position, the number
+    up to which it has dealt with released dead letters, and how often the number of shards had changed.
     """
 
     published: int
     position: str
     released: int = 0
+    resharded: int = 0
 
     @property
     def metadata(self) -> str:
         """What is kept beside the offset, which is the count."""
-        return f"{self.released} {self.position}"
+        return f"{self.released}/{self.resharded} {self.position}"
 
     @classmethod
     def read(cls, offset: int, metadata: str) -> "Committed":
-        """Read what `metadata` wrote; anything else is handed on as a position, which the capture then refuses."""
-        released, _, position = metadata.partition(" ")
-        return cls(offset, position, int(released)) if released.isdecimal() else cls(offset, metadata)
+        """Read what `metadata` wrote; anything else is handed on as a position, which the capture then refuses.
+
+        Before the first version that counts changes of the number of shards there was no such count.
+        """
+        if written := _METADATA.fullmatch(metadata):
+            return cls(offset, written["position"], int(written["released"]), int(written["resharded"] or 0))
+        return cls(offset, metadata)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """What never falls: a count does only when the number of shards changes."""
+        return self.resharded, self.published
 
 
 def latest(*known: Committed | None) -> Committed | None:
-    """What is furthest of all that is known of a shard: a count never falls."""
-    return max(filter(None, known), key=attrgetter("published"), default=None)
+    """What is furthest of all that is known of a shard."""
+    return max(filter(None, known), key=attrgetter("age"), default=None)

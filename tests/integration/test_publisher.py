@@ -1,5 +1,6 @@
 """The transactional publisher, as the successor of one that left something behind."""
 
+import struct
 import time
 from contextlib import closing
 
@@ -7,10 +8,14 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from fix_pipeline import Pipeline
+from windrow.capture.position import Position
+from windrow.errors import Interrupted
 from windrow.kafka import clients
-from windrow.kafka.clients import client_config, position_reader
+from windrow.kafka.clients import client_config, position_reader, sent
+from windrow.kafka.offsets_log import TOPIC, log_partition
 from windrow.publish.transaction import TransactionalPublisher
-from windrow.record import Shard
+from windrow.record import Committed, Shard
+from windrow.settings import Settings
 
 
 def test_what_was_left_open_keeps_nobody_waiting(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +31,48 @@ def test_what_was_left_open_keeps_nobody_waiting(pipeline: Pipeline, monkeypatch
     with closing(TransactionalPublisher(settings, Shard(0, 1))):
         assert time.monotonic() - began < 50
     left.abort_transaction(30)
+
+
+def test_coordinator_that_remembers_less_than_its_log_holds_is_reminded(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, position = pipeline.settings, Position("1234567890").encode()
+    past, present = Committed(3, position), Committed(5, position, 1)
+    pipeline.commit(past)
+    _write_to_log(settings, present)
+    assert pipeline.committed() == past
+    with (
+        closing(position_reader(settings)) as reader,
+        closing(TransactionalPublisher(settings, Shard(0, 1))) as publisher,
+    ):
+        publisher.open(reader.consumer_group_metadata(), Committed(4, position))
+        assert publisher.committed == present
+    assert pipeline.committed() == present
+    assert "Kafka tells an older position (3 records published) than its log holds (5)" in caplog.text
+
+
+def test_neither_a_coordinator_nor_its_log_is_believed_that_tells_less_than_is_known(pipeline: Pipeline) -> None:
+    settings, position = pipeline.settings, Position("1234567890").encode()
+    pipeline.commit(Committed(3, position))
+    _write_to_log(settings, Committed(5, position))
+    with (
+        closing(position_reader(settings)) as reader,
+        closing(TransactionalPublisher(settings, Shard(0, 1))) as publisher,
+    ):
+        with pytest.raises(Interrupted, match=r"an older position \(3 records published\) than .* before \(6\)"):
+            publisher.open(reader.consumer_group_metadata(), Committed(6, position))
+        assert publisher.committed is None
+
+
+def _write_to_log(settings: Settings, at: Committed) -> None:
+    """As a coordinator does that forgets it at once."""
+    group, topic, beside = (
+        struct.pack(">h", len(text)) + text.encode()
+        for text in (settings.position_group_id, settings.position_topic, at.metadata)
+    )
+    key = struct.pack(">h", 1) + group + topic + struct.pack(">i", 0)
+    value = struct.pack(">hqi", 3, at.published, -1) + beside + struct.pack(">q", int(time.time() * 1000))
+    writer = Producer(client_config(settings, {"client.id": "__admin_client"}))  # whom brokers let write there
+    partitions = writer.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions
+    partition = log_partition(settings.position_group_id, len(partitions))
+    sent(writer, 30, TOPIC, partition=partition, key=key, value=value)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -21,7 +21,7 @@ from windrow.capture.position import Position
 from windrow.election.mandate import Term
 from windrow.election.neli import Neli
 from windrow.errors import OutboxTableMissing, PositionForeign, SettingsInvalid
-from windrow.kafka.clients import client_config, committed_position, position_reader
+from windrow.kafka.clients import client_config
 from windrow.lab.child import python_workers
 from windrow.record import Committed, Shard
 from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, MeterRead, Relay, State
@@ -177,13 +177,13 @@ def test_older_position_than_the_saved_one_is_not_believed(pipeline: Pipeline) -
         pipeline.write(pipeline.message(value))
         with pipeline.relay() as relay:
             pipeline.wait_published(relay, len(committed) + 1)
-        committed.append(_committed(pipeline))
+        committed.append(pipeline.committed())
     pipeline.write(pipeline.message("three"))
-    _commit(pipeline, committed[0])
+    pipeline.commit(committed[0])
     with pipeline.relay(), Watch(pipeline.settings) as watch:
         wait_for(lambda: watch.view.figures().counts["interruptions"] > 1, "the relay to doubt it")
     assert pipeline.values() == [b"one", b"two"]
-    _commit(pipeline, committed[1])
+    pipeline.commit(committed[1])
     with pipeline.relay():
         wait_for(lambda: len(pipeline.values()) > 2, "the relay to go on")
     assert pipeline.values() == [b"one", b"two", b"three"]
@@ -198,12 +198,12 @@ def test_older_position_than_the_task_has_committed_itself_is_not_believed(
         for value in ("one", "two"):
             pipeline.write(pipeline.message(value))
             wait_for(lambda: len(pipeline.values()) > len(committed), "the message to come")
-            committed.append(_committed(pipeline))
-        _commit(pipeline, committed[0])
+            committed.append(pipeline.committed())
+        pipeline.commit(committed[0])
         database.restart()
         wait_for(lambda: watch.view.figures().counts["interruptions"] > 2, "the task to doubt it")
         assert pipeline.values() == [b"one", b"two"]
-        _commit(pipeline, committed[1])
+        pipeline.commit(committed[1])
         pipeline.write(pipeline.message("three"))
         wait_for(lambda: len(pipeline.values()) > 2, "the task to go on")
     assert pipeline.values() == [b"one", b"two", b"three"]
@@ -225,13 +225,13 @@ def task_running(pipeline: Pipeline) -> Iterator[None]:
 
 
 def test_position_of_another_database_is_refused(pipeline: Pipeline) -> None:
-    _commit(pipeline, Committed(1, Position("1234567890").encode()))
+    pipeline.commit(Committed(1, Position("1234567890").encode()))
     with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="1234567890"):
         relay.wait(30)
 
 
 def test_position_that_is_not_ours_is_refused(pipeline: Pipeline) -> None:
-    _commit(pipeline, Committed(1, "somebody else's"))
+    pipeline.commit(Committed(1, "somebody else's"))
     with Relay(pipeline.settings, pipeline.spark) as relay, pytest.raises(PositionForeign, match="somebody else's"):
         relay.wait(30)
 
@@ -285,17 +285,3 @@ def test_writer_needs_nothing_but_the_right_to_insert(pipeline: Pipeline) -> Non
         connection.execute(f"GRANT INSERT, SELECT (id) ON {table} TO {table}_writer")
         connection.execute(f"SET ROLE {table}_writer")
         assert pipeline.outbox.write(connection, Message(pipeline.topic, "value")) == 1
-
-
-def _committed(pipeline: Pipeline) -> Committed:
-    with closing(position_reader(pipeline.settings)) as reader:
-        at = committed_position(reader, pipeline.settings, 0)
-    assert at
-    return at
-
-
-def _commit(pipeline: Pipeline, at: Committed) -> None:
-    consumer = Consumer(client_config(pipeline.settings, {"group.id": pipeline.settings.leader_group_id}))
-    offset = TopicPartition(pipeline.settings.position_topic, 0, at.published, at.metadata)
-    consumer.commit(offsets=[offset], asynchronous=False)
-    consumer.close()

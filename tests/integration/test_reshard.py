@@ -6,13 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from fix_load import Load
-from fix_pipeline import CAPTURES, Pipeline, wait_for
+from fix_pipeline import CAPTURES, DATABASES, Pipeline, wait_for
 from windrow.errors import SettingsInvalid
 from windrow.kafka.clients import widen_position_topic
 from windrow.publish.dead_letter import DeadLetters
 from windrow.relay import Event, LeaderAcquired, LeaderRevoked, MeterRead, Relay
 from windrow.relay.registry import Registry
 from windrow.relay.status import status
+from windrow.relay.watch import Watch
 
 
 @CAPTURES
@@ -41,6 +42,33 @@ def test_shards_change_under_load_in_one_term(make_pipeline: Callable[..., Pipel
     load.judge()
     with pytest.raises(SettingsInvalid, match=r'has 2; set 2, leave it out, or run "windrow reshard 1"'):
         Relay(pipeline.settings, pipeline.spark).start()
+
+
+@DATABASES
+def test_position_from_before_the_change_is_not_believed_nor_kept(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(shards=2, purge={"interval": "50ms"})
+    registry = Registry(pipeline.settings)
+    first = [(f"{number} of 40", f"key {number}") for number in range(40)]
+    pipeline.write(*(pipeline.message(*each) for each in first))
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, 40)
+        before = pipeline.committed(1)
+        for wanted in (1, 2):
+            registry.want_shards(wanted)
+            wait_for(lambda wanted=wanted: registry.shards() == wanted, "the change")
+    now = pipeline.committed(1)
+    assert (before.resharded, now.resharded) == (0, 2)
+    assert before.published > now.published == 0
+    pipeline.write(*(pipeline.message(f"again {value}", key) for value, key in first))
+    pipeline.commit(before, 1)
+    with pipeline.relay(), Watch(pipeline.settings) as watch:
+        wait_for(lambda: watch.view.figures().counts["interruptions"] > 1, "the relay to doubt it")
+        wait_for(lambda: registry.saved()[0].published > 40, "what the other shard has published to be saved")
+    assert registry.saved()[1].age == now.age
+    pipeline.commit(now, 1)
+    with pipeline.relay():
+        wait_for(lambda: len(pipeline.values()) >= 80, "the relay to go on")
+    assert sorted(pipeline.values()) == sorted(f"{how}{value}".encode() for how in ("", "again ") for value, _ in first)
 
 
 def _bury(pipeline: Pipeline, load: Load, count: int) -> None:

@@ -30,6 +30,7 @@ JARS = jars.JarSet(
     ),
     megabytes=47,
 )
+_OWN_SEGMENT = 1024 * 1024
 LOGGING = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.out.ref = out
@@ -182,6 +183,9 @@ class Broker(Server):
             "share.coordinator.state.topic.min.isr": internal,
             "share.coordinator.state.topic.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            # Short logs of its own: it has read them to the end before it coordinates again, in a second or in several.
+            "offsets.topic.segment.bytes": _OWN_SEGMENT,
+            "transaction.state.log.segment.bytes": _OWN_SEGMENT,
             # The default of 128 MB is a quarter of the heap.
             "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
             # How soon a killed broker may come back, and how soon others take over from it.

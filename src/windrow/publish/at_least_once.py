@@ -154,7 +154,7 @@ class AtLeastOncePublisher:
 
     def _advance(self, count: int, progress: Progress | Released | None = None) -> None:
         before = self.committed or Committed(0, "")
-        after = Committed(before.published + count, "", before.released)
+        after = before._replace(published=before.published + count, position="")
         if isinstance(progress, Released):
             after = after._replace(released=progress.number)
             self._figure.settle(after)

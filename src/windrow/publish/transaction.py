@@ -21,6 +21,8 @@ from confluent_kafka import TopicPartition
 from windrow.errors import Interrupted, RelayFenced
 from windrow.kafka.clients import committed_position, meet_coordinator, position_reader
 from windrow.kafka.contact import part_from
+from windrow.kafka.offsets_log import TOPIC as OFFSETS
+from windrow.kafka.offsets_log import logged_position
 from windrow.observe.provider import send_spans
 from windrow.publish.protocol import Join
 from windrow.publish.sending import DEFAULTS, producer_config, send
@@ -85,21 +87,14 @@ class TransactionalPublisher:
         meet_coordinator(self._reader, settings)
 
     def open(self, membership: bytes, known: Committed | None) -> None:
-        """End and fence the predecessor, and read how far it came.
-
-        A broker that comes back may answer while it is still reading its log for a second time: what it tells then is
-        long past, and is not believed.
-        """
+        """End and fence the predecessor, and read how far it came."""
         self._membership = membership
         with ThreadPoolExecutor(len(self._transactors)) as threads:
             list(threads.map(Transactor.init, self._transactors))
         told = self._ask()
-        if told and known and told.published < known.published:
-            raise Interrupted(
-                f"Kafka tells an older position ({told.published:,} records published) than was committed before"
-                f" ({known.published:,}); where that lasts, restart the broker that coordinates group"
-                f" {self._settings.position_group_id}"
-            )
+        if told and known and told.age < known.age:
+            self._remind(told, known)
+            return
         self.committed = told or known
         if told is None and known is not None and known.published:  # otherwise it is where the shard begins
             log.warning(
@@ -108,6 +103,30 @@ class TransactionalPublisher:
                 self._settings.name,
                 self._shard,
             )
+
+    def _remind(self, told: Committed, known: Committed) -> None:
+        """Commit anew what a coordinator has in its log, and does not remember. What it tells is long past, and is not
+        believed; nor is the log, if it says no better.
+        """
+        logged: Committed | None = None
+        with contextlib.suppress(Interrupted):
+            logged = logged_position(self._settings, self._shard)
+        if logged is None or logged.age < known.age:
+            raise Interrupted(
+                f"Kafka tells an older position ({told.published:,} records published) than was committed before"
+                f" ({known.published:,}); permit this user to read topic {OFFSETS}, or restart the broker that"
+                f" coordinates group {self._settings.position_group_id}"
+            )
+        log.warning(
+            "relay %s, shard %d: Kafka tells an older position (%s records published) than its log holds (%s); going on"
+            " from there",
+            self._settings.name,
+            self._shard,
+            f"{told.published:,}",
+            f"{logged.published:,}",
+        )
+        self.committed = logged
+        self.renew()
 
     def _ask(self) -> Committed | None:
         return committed_position(self._reader, self._settings, self._shard)

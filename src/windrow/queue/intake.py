@@ -14,10 +14,10 @@ from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from windrow.errors import Interrupted
-from windrow.kafka.clients import client_config, error_of, own_exception
+from windrow.kafka.clients import client_config, committed_offsets, error_of, own_exception
 from windrow.kafka.contact import Membership, part_from
 from windrow.kafka.offsets import send_offsets
 from windrow.queue.keeper import Keeper
@@ -187,10 +187,10 @@ class Intake:
 
     def _begin_anew(self) -> None:
         """Go to the committed offsets; what was received is dropped."""
-        held = self._consumer.assignment()
-        if held:
-            for each in self._consumer.committed(held, timeout=_ANSWER_WITHIN):
-                offset = each.offset if each.offset >= 0 else -2
+        if held := self._consumer.assignment():
+            committed = {each.partition: each.offset for each in committed_offsets(self._consumer, held)}
+            for each in held:
+                offset = committed.get(each.partition, OFFSET_BEGINNING)
                 self._consumer.seek(TopicPartition(each.topic, each.partition, offset))
         self._skipped.clear()
         self._astray = False

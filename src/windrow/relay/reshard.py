@@ -34,10 +34,12 @@ def spread(drained: Mapping[int, Committed], wanted: int) -> dict[int, Committed
     that one of them has published, so the lowest of their numbers is right for all.
     """
     position, released = drained[0].position, min(at.released for at in drained.values())
+    resharded = max(at.resharded for at in drained.values()) + 1
     gone = sum(at.published for shard, at in drained.items() if shard >= wanted)
     counts = {shard: at.published for shard, at in drained.items() if shard < wanted}
     counts[0] += gone
-    return {shard: Committed(counts.get(shard, 0), position, released) for shard in range(max(len(drained), wanted))}
+    shards = range(max(len(drained), wanted))
+    return {shard: Committed(counts.get(shard, 0), position, released, resharded) for shard in shards}
 
 
 @dataclass(frozen=True, slots=True)

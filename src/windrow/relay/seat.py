@@ -48,7 +48,7 @@ class Seat:
     def turn(self) -> Turn:
         """Whose turn it is."""
         row = self._execute("turn").fetchone()
-        epoch, heir, membership, *saved = row or (None,) * 6
+        epoch, heir, membership, *saved = row or (None,) * 7
         return Turn(epoch, heir, membership or b"", None if saved[0] is None else Committed(*saved))
 
     def take(self) -> None:

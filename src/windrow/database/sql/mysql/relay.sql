@@ -55,26 +55,31 @@ SELECT get_lock(sha2(concat(database(), {label}, '/', %(name)s, '/', %(shard)s),
 -- name: turn
 -- Before a shard opens: the epoch whose task may run, its heir, their membership, and the shard's saved position.
 SELECT CASE WHEN find_in_set(%(shard)s, ready) THEN heir ELSE epoch END AS epoch, heir, membership, published,
-       "position", released
+       "position", released, resharded
 FROM {relay}
 LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s
 
 -- name: saved
 -- What was last saved of each shard.
-SELECT shard, published, "position", released FROM {position} WHERE relay = %(name)s
+SELECT shard, published, "position", released, resharded FROM {position} WHERE relay = %(name)s
 
 -- name: save_position
 -- Keep a shard's position in the database, too; not of a shard that there is no more.
-INSERT INTO {position} (relay, shard, published, "position", released)
-SELECT name, %(shard)s, %(published)s, %(position)s, %(released)s
+INSERT INTO {position} (relay, shard, published, "position", released, resharded)
+SELECT name, %(shard)s, %(published)s, %(position)s, %(released)s, %(resharded)s
 FROM {relay}
 WHERE name = %(name)s AND shards > %(shard)s
 ON DUPLICATE KEY UPDATE
-  "position" = if({position}.published <= %(published)s, %(position)s, {position}."position"),
-  released = if({position}.published <= %(published)s, %(released)s, {position}.released),
-  saved_at = if({position}.published <= %(published)s, utc_timestamp(6), {position}.saved_at),
-  published = greatest({position}.published, %(published)s)
+  "position" = if(({position}.resharded, {position}.published) <= (%(resharded)s, %(published)s),
+                  %(position)s, {position}."position"),
+  released = if(({position}.resharded, {position}.published) <= (%(resharded)s, %(published)s),
+                %(released)s, {position}.released),
+  saved_at = if(({position}.resharded, {position}.published) <= (%(resharded)s, %(published)s),
+                utc_timestamp(6), {position}.saved_at),
+  published = if(({position}.resharded, {position}.published) <= (%(resharded)s, %(published)s),
+                 %(published)s, {position}.published),
+  resharded = greatest({position}.resharded, %(resharded)s)
 
 -- name: tell_in_flight
 -- Note what a shard has in flight now.

@@ -63,25 +63,27 @@ WHERE name = %(name)s
 
 -- name: turn
 -- Before a shard opens: the epoch whose task may run, its heir, their membership, and the shard's saved position.
-SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, heir, membership, published, position, released
+SELECT CASE WHEN %(shard)s = ANY (ready) THEN heir ELSE epoch END, heir, membership, published, position, released,
+       resharded
 FROM {relay}
 LEFT JOIN {position} ON relay = name AND shard = %(shard)s
 WHERE name = %(name)s
 
 -- name: saved
 -- What was last saved of each shard.
-SELECT shard, published, position, released FROM {position} WHERE relay = %(name)s
+SELECT shard, published, position, released, resharded FROM {position} WHERE relay = %(name)s
 
 -- name: save_position
 -- Keep a shard's position in the database, too; not of a shard that there is no more.
-INSERT INTO {position} (relay, shard, published, position, released)
-SELECT name, %(shard)s, %(published)s, %(position)s, %(released)s
+INSERT INTO {position} (relay, shard, published, position, released, resharded)
+SELECT name, %(shard)s, %(published)s, %(position)s, %(released)s, %(resharded)s
 FROM {relay}
 WHERE name = %(name)s AND shards > %(shard)s
 FOR SHARE
 ON CONFLICT (relay, shard) DO UPDATE
-SET published = excluded.published, position = excluded.position, released = excluded.released, saved_at = now()
-WHERE {position}.published <= excluded.published
+SET published = excluded.published, position = excluded.position, released = excluded.released,
+    resharded = excluded.resharded, saved_at = now()
+WHERE ({position}.resharded, {position}.published) <= (excluded.resharded, excluded.published)
 
 -- name: tell_in_flight
 -- Note what a shard has in flight now.

@@ -1,0 +1,2 @@
+-- How often the number of shards had changed when a position was committed: counts begin anew with each change.
+ALTER TABLE {position} ADD COLUMN /*M! IF NOT EXISTS */ resharded integer NOT NULL DEFAULT 0
