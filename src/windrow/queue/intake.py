@@ -102,6 +102,9 @@ class Intake:
         while left and (records := self._consumer.consume(min(left, _CHUNK), 0)):
             batch.add(records)
             left -= len(records)
+        # Where Kafka did not tell the committed offsets, as after a restart, librdkafka says so once, and reads nothing
+        # of these partitions until somebody assigns them anew.
+        self._astray = batch.troubled
         return batch
 
     def stay(self) -> None:
@@ -189,9 +192,8 @@ class Intake:
         """Go to the committed offsets; what was received is dropped."""
         if held := self._consumer.assignment():
             committed = {each.partition: each.offset for each in committed_offsets(self._consumer, held)}
-            for each in held:
-                offset = committed.get(each.partition, OFFSET_BEGINNING)
-                self._consumer.seek(TopicPartition(each.topic, each.partition, offset))
+            places = ((each.topic, each.partition, committed.get(each.partition, OFFSET_BEGINNING)) for each in held)
+            self._consumer.assign([TopicPartition(*place) for place in places])
         self._skipped.clear()
         self._astray = False
 
@@ -254,6 +256,8 @@ class Batch:
         self._part_of = part_of
         self.parts: dict[int, Part] = {}
         self.ends: dict[int, int] = {}
+        self.troubled = False
+        """Whether there were errors among the records."""
         self.mortal: list[tuple[Part, int, int]] = []
         """Messages with a time to live: part, offset, when it is over by the broker's clock."""
 
@@ -295,6 +299,7 @@ class Batch:
         """Whether a record is the queue's."""
         if (error := record.error()) is not None:
             log.info("queue %s: %s", self._key.decode(), error.str())
+            self.troubled = True
             return False
         return key == self._key or (key is None and (QUEUE, self._key) in (record.headers() or ()))
 
