@@ -17,7 +17,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 _TELL_EVERY: Final = 4.0
-_ASK_EVERY: Final = 5.0
+_ASK_AFTER: Final = 5.0
 _ANSWER_WITHIN: Final = 0.5
 _LOST_AFTER: Final = 12.0
 _PART_WITHIN: Final = 5.0
@@ -85,13 +85,15 @@ class Membership:
 class Contact:
     """Of a consumer that is told what to read; asks where nothing was heard for a while. Belongs to one thread."""
 
-    def __init__(self, client: Consumer, topic: str) -> None:
-        self._client, self._topic = client, topic
+    def __init__(
+        self, client: Consumer, topic: str, *, ask_after: float = _ASK_AFTER, lost_after: float = _LOST_AFTER
+    ) -> None:
+        self._client, self._topic, self._ask_after, self._lost_after = client, topic, ask_after, lost_after
         self.heard()
 
     def heard(self) -> None:
         """Something came: so there is a broker."""
-        self._ask_at, self._silent_since = time.monotonic() + _ASK_EVERY, 0.0
+        self._ask_at, self._silent_since = time.monotonic() + self._ask_after, 0.0
 
     def lost(self) -> bool:
         """Whether it has found no broker for long, or has been told that there is none."""
@@ -101,6 +103,6 @@ class Contact:
             brokers = self._client.list_topics(self._topic, timeout=_ANSWER_WITHIN).brokers
         except KafkaException:
             self._ask_at, self._silent_since = now + _ANSWER_WITHIN, self._silent_since or now
-            return now - self._silent_since > _LOST_AFTER
+            return now - self._silent_since > self._lost_after
         self.heard()
         return not brokers

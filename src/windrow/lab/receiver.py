@@ -5,6 +5,7 @@ the copies that a tracker makes of it.
 
 import time
 from types import TracebackType
+from typing import Final
 from uuid import uuid4
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -14,6 +15,10 @@ from windrow.kafka.clients import Configured, client_config, topic_partitions
 from windrow.kafka.contact import Contact, part_from
 from windrow.lab.history import Receipt
 from windrow.queued import ATTEMPT
+
+_ASK_AFTER: Final = 0.5
+_LOST_AFTER: Final = 2.0
+"""Seconds; soon, since others are judged by when something is received."""
 
 
 class Receiver(Beside):
@@ -38,7 +43,7 @@ class Receiver(Beside):
 
     def _read_on(self) -> None:
         self._consumer = Consumer(self._config)
-        self._contact = Contact(self._consumer, self._topic)
+        self._contact = Contact(self._consumer, self._topic, ask_after=_ASK_AFTER, lost_after=_LOST_AFTER)
         self._consumer.assign([TopicPartition(self._topic, *each) for each in self._next.items()])
 
     def _receive(self) -> None:
