@@ -159,14 +159,15 @@ class TransactionalPublisher:
     def _try_publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None) -> None:
         with contextlib.ExitStack() as sending, self._transactor.transaction() as producer:
             send(producer, self._source, sending.enter_context(self._traced(records)))
-            count = len(records)
+            count, joined = len(records), None
             if join:
                 self._transactor.flush()
-                if joined := join():
-                    more, progress = joined
-                    send(producer, self._source, sending.enter_context(self._traced(more)))
-                    count += len(more)
-            self._finish(self._after(count, progress))
+                joined = join()
+            if joined:
+                more, progress = joined
+                send(producer, self._source, sending.enter_context(self._traced(more)))
+                count += len(more)
+            self._finish(self._after(count, progress), beside=joined is not None)
 
     def _try_renew(self, committed: Committed) -> None:
         with self._transactor.transaction():
@@ -184,9 +185,9 @@ class TransactionalPublisher:
         """The records with the spans of their sending, which end with the transaction."""
         return self._spans.sending(records) if self._spans else contextlib.nullcontext(records)
 
-    def _finish(self, committed: Committed) -> None:
+    def _finish(self, committed: Committed, *, beside: bool = False) -> None:
         position = TopicPartition(self._settings.position_topic, self._shard, committed.published, committed.metadata)
-        self._transactor.finish([position], self._membership)
+        self._transactor.finish([position], self._membership, beside=beside)
         self.committed = committed
         self._place = (self._place + 1) % len(self._transactors)
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
 from windrow.kafka.clients import error_of, own_exception
 from windrow.kafka.contact import part_from
-from windrow.kafka.offsets import send_offsets
+from windrow.kafka.offsets import NeverReturned, sending_offsets
 from windrow.publish.sending import refusal
 
 SETTLE_WITHIN: Final = 30.0
@@ -77,13 +77,18 @@ class Transactor:
             if left >= before:
                 raise Interrupted(f"Kafka has taken nothing for {self._takes_some_within:.0f} s")
 
-    def finish(self, offsets: list[TopicPartition], membership: bytes) -> None:
-        """Commit what was sent and the offsets as one; in a `transaction`."""
-        # Flushed first: sent beside the last records, the offsets would lose a race at the coordinator (100 ms).
-        self.flush()
+    def finish(self, offsets: list[TopicPartition], membership: bytes, *, beside: bool = False) -> None:
+        """Commit what was sent and the offsets as one; in a `transaction`.
+
+        The offsets may be sent beside the last records where Kafka has taken others before them: then the coordinator
+        knows the transaction's partitions. Otherwise the two would race there, and the loser tries again 100 ms later.
+        """
+        if not beside:
+            self.flush()
         try:
-            send_offsets(self.producer, offsets, membership)
-        except Interrupted:
+            with sending_offsets(self.producer, offsets, membership):
+                self.flush()
+        except NeverReturned:
             self._stuck = True
             raise
         self.producer.commit_transaction(SETTLE_WITHIN)

@@ -78,10 +78,21 @@ class _Ahead:
         self._thread, self._read = thread, read
         self._next: Future[Page] | None = None
 
-    def begin(self) -> Future[Page]:
+    def begin(self) -> None:
         """Read the next page meanwhile, unless that has begun."""
         if self._next is None:
             self._next = self._thread.submit(self._read)
+
+    def peek(self) -> Future[Page]:
+        """The next page, or why there is none, which whoever takes it gets as well. Read here and now, unless that has
+        begun: to wait for a thread costs more.
+        """
+        if self._next is None:
+            self._next = Future()
+            try:
+                self._next.set_result(self._read())
+            except Exception as error:  # noqa: BLE001 - raised by `take`
+                self._next.set_exception(error)
         return self._next
 
     def take(self) -> Page:
@@ -170,7 +181,7 @@ class ShardLoop:
         pages, began = [page], time.monotonic()
 
         def join() -> tuple[Sequence[Record], Progress] | None:
-            found = ahead.begin()
+            found = ahead.peek()
             if found.exception() or not found.result().goes_along(page):
                 return None
             pages[1:] = [found.result()]
