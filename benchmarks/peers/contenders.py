@@ -23,6 +23,10 @@ from windrow.kafka.clients import client_config, create_topic
 from windrow.settings import Settings
 from windrow.table import quoted
 
+WINDROW: Final = "windrow"
+DISPATCHED: Final = "windrow, dispatched"
+OURS: Final = (WINDROW, DISPATCHED)
+"""Those that are compared with the others, not with each other."""
 _FIRST_WITHIN: Final = 60.0
 
 
@@ -65,22 +69,26 @@ class Contender(Protocol):
         """Whether another contender is the same, only faster."""
         ...
 
+    @property
+    def dispatched(self) -> bool:
+        """Whether the writers send by themselves, right after their commit."""
+        ...
+
     def track(self, bed: Bed, partitions: int) -> AbstractContextManager[Track]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Windrow:
-    name: str = "windrow"
-    promise: str = (
-        "exactly once for consumers that read committed, in order for each key; no write to the database for a record, "
-        "purge in bulk; needs Spark; standbys take over"
-    )
-    settings: str = "defaults"
+    name: str
+    settings: str
+    promise: str
+    own: Mapping[str, Any]
+    dispatched: bool = False
     untuned: bool = False
 
     @contextmanager
     def track(self, bed: Bed, partitions: int) -> Iterator[Track]:
-        with bed.lane(partitions=partitions) as lane, lane.relaying():
+        with bed.lane(partitions=partitions, **self.own) as lane, lane.relaying():
             yield Track(lane.settings, lane.topic, tables.WINDROW)
 
 
@@ -91,6 +99,7 @@ class Debezium:
     settings: str
     own: Mapping[str, str]
     untuned: bool = False
+    dispatched: bool = False
     promise: str = (
         "at least once in standalone mode (exactly once takes a distributed Connect); in the order of commits; reads "
         "the log: needs a replication slot, which holds the log back while nobody reads; rows stay until deleted"
@@ -146,6 +155,7 @@ class Process:
     work: Callable[..., None]
     arguments: tuple[Any, ...] = ()
     untuned: bool = False
+    dispatched: bool = False
 
     @contextmanager
     def track(self, bed: Bed, partitions: int) -> Iterator[Track]:
@@ -164,7 +174,7 @@ class Process:
 
 
 def contenders(connect: Connect) -> tuple[Contender, ...]:
-    """All, windrow first."""
+    """All, ours first."""
     tuned = {
         "poll.interval.ms": "5",
         "max.batch.size": "20480",
@@ -177,7 +187,22 @@ def contenders(connect: Connect) -> tuple[Contender, ...]:
         f"{at_least_once}in the order of ids among visible rows; an UPDATE for each record, which stays for 30 days"
     )
     return (
-        Windrow(),
+        Windrow(
+            WINDROW,
+            "defaults",
+            "exactly once for consumers that read committed, in order for each key; no write to the database for a "
+            "record, purge in bulk; needs Spark; standbys take over",
+            {},
+        ),
+        Windrow(
+            DISPATCHED,
+            "capture=sweep; a Dispatcher in the writers' process",
+            f"{at_least_once}in order for each key as long as nothing fails (what the relay sends later is not ordered "
+            "with it); the application sends by itself, the relay only what that could not; an UPDATE in bulk, rows "
+            "stay for purge.retention",
+            {"capture": "sweep"},
+            dispatched=True,
+        ),
         Debezium(connect, "Debezium", "defaults", {}, untuned=True),
         Debezium(connect, "Debezium, tuned", ", ".join(f"{key}={value}" for key, value in tuned.items()), tuned),
         Process(

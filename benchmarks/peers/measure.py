@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks.peers.connect import VERSION as DEBEZIUM_VERSION
 from benchmarks.peers.connect import Connect
-from benchmarks.peers.contenders import Contender, contenders
+from benchmarks.peers.contenders import WINDROW, Contender, contenders
 from benchmarks.peers.loads import LOADS, PeerSize, Run, Stage, warm_up
 from windrow.bench import Size, open_bed
 from windrow.bench import latency as latencies
@@ -66,7 +66,7 @@ def _rounds(stage: Stage, plan: Plan, taking_part: Sequence[Contender]) -> Itera
     for load in LOADS:
         if not plan.wants(load.name):
             continue
-        whose = [each for each in taking_part if load.main or not each.untuned]
+        whose = [each for each in taking_part if load.has(each)]
         for turn in range(plan.size.rounds if load.main else plan.size.more_rounds):
             stage.bed.say(f"{load.title}, round {turn + 1} …")
             for each in reversed(whose) if turn % 2 else whose:
@@ -78,7 +78,7 @@ def _queues(bed: Bed, size: PeerSize) -> Iterator[Run]:
     for turn in range(size.rounds):
         bed.say(f"queues, round {turn + 1} …")
         rates = measure_rates(settings, size.queue, 1, bed.say)
-        yield _queue_run("windrow", rates.ours, rates.lost, rates.handled_twice)
+        yield _queue_run(WINDROW, rates.ours, rates.lost, rates.handled_twice)
         for way, name in _WAYS.items():
             yield _queue_run(name, rates.rivals[way])
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Final
 
-from benchmarks.peers.report import OURS, Figure, Figures
+from benchmarks.peers.contenders import OURS
+from benchmarks.peers.report import Figure, Figures
 
 _WIDTH, _BAR, _NAMES, _HEAD = 840, 20, 210, 34
 _ACROSS: Final = _WIDTH - _NAMES - 220
@@ -40,7 +41,7 @@ def _panel(title: str, whose: Mapping[str, Figure], top: int) -> str:
         middle = y + (_BAR - 5) / 2
         lines.append(
             f'<text x="{_NAMES - 8}" y="{y + 12}" text-anchor="end">{escape(who)}</text>'
-            f'<rect class="{"ours" if who == OURS else "peer"}" x="{_NAMES}" y="{y}" '
+            f'<rect class="{"ours" if who in OURS else "peer"}" x="{_NAMES}" y="{y}" '
             f'width="{x(figure.median) - _NAMES:.1f}" height="{_BAR - 5}"/>'
             f'<line class="spread" x1="{x(figure.lowest):.1f}" x2="{x(figure.highest):.1f}" '
             f'y1="{middle}" y2="{middle}"/>'
