@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -49,6 +50,26 @@ def test_what_is_committed_arrives_without_a_relay_and_is_noted(pipeline: Pipeli
         ("x-sequence", b"8"),
         ("x-source", pipeline.settings.source.encode()),
     ]
+
+
+@pytest.mark.parametrize("strategy", [{"capture": "sweep"}], ids=["postgres"])
+def test_arrivals_are_noted_many_at_a_time(pipeline: Pipeline) -> None:
+    with Dispatcher(pipeline.settings) as dispatcher, pipeline.connect() as connection:
+
+        def write(numbers: range) -> None:
+            for number in numbers:
+                with dispatcher.writing() as outbox, connection.transaction():
+                    outbox.write(connection, pipeline.message(f"{number}"))
+            wait_for(lambda: waiting(pipeline) == [], "all to be noted")
+
+        write(range(1))  # the producer is up
+        began = time.monotonic()
+        write(range(1, 500))
+        most = (time.monotonic() - began) / 0.05 + 2
+    with pipeline.connect() as connection:
+        table = pipeline.settings.outbox_table
+        (statements,) = connection.execute(f"SELECT count(DISTINCT dispatched) FROM {table}").fetchone() or (0,)
+    assert 1 < statements <= most
 
 
 def test_what_is_rolled_back_is_not_sent(pipeline: Pipeline) -> None:

@@ -137,13 +137,16 @@ class Dispatcher(Beside):
 
     def _run(self) -> None:
         connection: Connection | None = None
+        note_at = 0.0
         while not self.over.is_set():
-            self._producer.poll(_NOTE_EVERY)
+            self._producer.poll(_NOTE_EVERY)  # returns with the first answers
             if self._unheard:
                 lost = self._producer
                 self._connect()
                 drop(lost)
-            connection = self._note(connection)
+            if time.monotonic() >= note_at:
+                connection = self._note(connection)
+                note_at = time.monotonic() + _NOTE_EVERY
         self._producer.flush(_END_WITHIN)
         if connection := self._note(connection):
             connection.close()
