@@ -115,6 +115,16 @@ def test_repeats_at_once_are_sound_where_delivery_is_at_least_once() -> None:
     assert verdict_on(run([GOOD[0], *GOOD], 0, "at-least-once"), "topic").sound
 
 
+def test_a_late_repeat_is_counted_and_allowed_where_delivery_is_at_least_once() -> None:
+    verdict = verdict_on(run([*GOOD, GOOD[0]], 0, "at-least-once"), "topic")
+    assert (verdict.duplicated, verdict.sound) == (1, True)
+
+
+@pytest.mark.parametrize(("received", "wrong"), [(GOOD[:1], {"lost", "unrecovered"}), (GOOD[::-1], {"reordered"})])
+def test_at_least_once_nothing_is_lost_and_a_key_keeps_its_order(received: list[Receipt], wrong: set[str]) -> None:
+    assert verdict_on(run(received, 0, "at-least-once"), "topic").wrong.keys() == wrong
+
+
 def test_the_timeline_is_a_picture() -> None:
     picture = ET.fromstring(timeline(run(GOOD, 2)))  # noqa: S314 - our own
     texts = [element.text for element in picture.iter() if element.text]
