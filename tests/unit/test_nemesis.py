@@ -130,3 +130,13 @@ def test_the_timeline_is_a_picture() -> None:
     texts = [element.text for element in picture.iter() if element.text]
     assert any("leader killed (2.0 s)" in text for text in texts)
     assert "relay <2> leads" in texts
+
+
+def test_a_long_timeline_has_a_strip_for_every_five_minutes() -> None:
+    faults = [Incident((f"fault {place}",), 20.0 * place, 20.0 * place + 4, 20.0 * place, 0.0) for place in range(60)]
+    hour = replace(run([*GOOD, Receipt("b", 0, 3, 1_190.0)], 3), incidents=faults)
+    picture = ET.fromstring(timeline(hour))  # noqa: S314 - our own
+    lines = [element for element in picture.iter() if element.get("class") == "received"]
+    names = [element.text for element in picture.iter() if (element.text or "").startswith("fault ")]
+    assert (len(lines), len(names)) == (4, 60)
+    assert all(0 <= float(element.get("x") or 0) <= 1400 for element in picture.iter())
