@@ -41,7 +41,8 @@ class Killed(BaseException):
 class PositionOutside(TransactionalPublisher):
     """Commits the records, and then where it stands."""
 
-    def _finish(self, committed: Committed) -> None:
+    def _finish(self, committed: Committed, *, beside: bool = False) -> None:
+        del beside
         producer = self._transactor.producer
         producer.flush()
         producer.commit_transaction(30)
