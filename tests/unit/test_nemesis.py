@@ -140,3 +140,8 @@ def test_a_long_timeline_has_a_strip_for_every_five_minutes() -> None:
     names = [element.text for element in picture.iter() if (element.text or "").startswith("fault ")]
     assert (len(lines), len(names)) == (4, 60)
     assert all(0 <= float(element.get("x") or 0) <= 1400 for element in picture.iter())
+
+
+def test_a_run_in_which_nothing_came_has_a_timeline_too() -> None:
+    silent = replace(run([], 0), operations=[])
+    assert "leader killed (not recovered)" in timeline(silent)

@@ -32,7 +32,7 @@ def timeline(run: Run) -> str:
     moments = [*written, *received, *(each.began for each in run.incidents)] or [0.0]
     start, end = math.floor(min(moments)), math.ceil(max(moments)) + 1
     counts = {"written": _per_second(written), "received": _per_second(received)}
-    highest = max(1, *(most for each in counts.values() for most in each.values()))
+    highest = max([1, *(most for each in counts.values() for most in each.values())])
     shown = [(place, each, recovery(run, each)) for place, each in enumerate(run.incidents)]
     begins = range(start, end, _SECONDS)
     parts = [
