@@ -3,6 +3,7 @@
 import struct
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -11,8 +12,8 @@ from fix_pipeline import Pipeline
 from windrow.capture.position import Position
 from windrow.errors import Interrupted
 from windrow.kafka import clients
-from windrow.kafka.clients import client_config, position_reader, sent
-from windrow.kafka.offsets_log import TOPIC, log_partition
+from windrow.kafka.clients import client_config, committed_position, position_reader, sent
+from windrow.kafka.offsets_log import TOPIC, log_partition, logged_position
 from windrow.publish.transaction import TransactionalPublisher
 from windrow.record import Committed, Shard
 from windrow.settings import Settings
@@ -31,6 +32,21 @@ def test_what_was_left_open_keeps_nobody_waiting(pipeline: Pipeline, monkeypatch
     with closing(TransactionalPublisher(settings, Shard(0, 1))):
         assert time.monotonic() - began < 50
     left.abort_transaction(30)
+
+
+def test_log_says_what_the_coordinator_tells(pipeline: Pipeline) -> None:
+    position = Position("1234567890").encode()
+    for number in range(12):  # each of the log's partitions, and hashes of both signs
+        settings = replace(pipeline.settings, leader_group_id=f"{pipeline.settings.leader_group_id}-{number}")
+        with (
+            closing(position_reader(settings)) as reader,
+            closing(TransactionalPublisher(settings, Shard(0, 1))) as publisher,
+        ):
+            publisher.open(reader.consumer_group_metadata(), Committed(number, position))
+            publisher.renew()
+            told = committed_position(reader, settings, 0)
+        assert told == Committed(number, position)
+        assert logged_position(settings, 0) == told
 
 
 def test_coordinator_that_remembers_less_than_its_log_holds_is_reminded(
@@ -68,7 +84,7 @@ def _write_to_log(settings: Settings, at: Committed) -> None:
     """As a coordinator does that forgets it at once."""
     group, topic, beside = (
         struct.pack(">h", len(text)) + text.encode()
-        for text in (settings.position_group_id, settings.position_topic, at.metadata)
+        for text in (settings.position_group_id, settings.position_topic, at.metadata + "\0")
     )
     key = struct.pack(">h", 1) + group + topic + struct.pack(">i", 0)
     value = struct.pack(">hqi", 3, at.published, -1) + beside + struct.pack(">q", int(time.time() * 1000))

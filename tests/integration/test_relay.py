@@ -191,7 +191,7 @@ def test_older_position_than_the_saved_one_is_not_believed(pipeline: Pipeline) -
 
 @CAPTURES
 def test_older_position_than_the_task_has_committed_itself_is_not_believed(
-    pipeline: Pipeline, database: embedded.Postgres | embedded.MariaDB
+    pipeline: Pipeline, database: embedded.Postgres | embedded.MariaDB, caplog: pytest.LogCaptureFixture
 ) -> None:
     committed: list[Committed] = []
     with task_running(pipeline), Watch(pipeline.settings) as watch:
@@ -202,6 +202,7 @@ def test_older_position_than_the_task_has_committed_itself_is_not_believed(
         pipeline.commit(committed[0])
         database.restart()
         wait_for(lambda: watch.view.figures().counts["interruptions"] > 2, "the task to doubt it")
+        assert "Kafka tells an older position (1 records published) than was committed before (2)" in caplog.text
         assert pipeline.values() == [b"one", b"two"]
         pipeline.commit(committed[1])
         pipeline.write(pipeline.message("three"))

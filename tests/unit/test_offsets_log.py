@@ -25,7 +25,15 @@ def compact(value: str) -> bytes:
 
 @pytest.mark.parametrize(
     ("group", "partition"),
-    [("", 0), ("a", 47), ("windrow.relay", 25), ("console-consumer-41911", 47), ("grüße 🌾", 21)],
+    [
+        ("", 0),
+        ("a", 47),
+        ("windrow.relay", 25),
+        ("console-consumer-41911", 47),
+        ("grüße 🌾", 21),
+        ("windrow.orders", 39),  # below zero
+        ("polygenelubricants", 0),  # the lowest number, which has no opposite
+    ],
 )
 def test_group_has_the_partition_that_java_says(group: str, partition: int) -> None:
     assert log_partition(group, 50) == partition
@@ -42,7 +50,7 @@ def test_what_else_the_log_holds_is_passed_over() -> None:
     assert place_of(struct.pack(">h", 2) + text("a group's own record")) is None
 
 
-@given(offset=st.integers(0, 2**63 - 1), metadata=st.text(max_size=4000))
+@given(offset=st.integers(0, 2**63 - 1), metadata=st.text(max_size=4000).map(lambda text: text.rstrip("\0")))
 def test_value_tells_the_offset_and_what_is_beside_it(offset: int, metadata: str) -> None:
     number, rest = struct.pack(">q", offset), struct.pack(">q", 1_700_000_000_000)
     for version in (0, 1, 2):
@@ -50,6 +58,10 @@ def test_value_tells_the_offset_and_what_is_beside_it(offset: int, metadata: str
     epoch = struct.pack(">i", 7)
     assert offset_in(struct.pack(">h", 3) + number + epoch + text(metadata) + rest) == (offset, metadata)
     assert offset_in(struct.pack(">h", 4) + number + epoch + compact(metadata) + rest + b"\0") == (offset, metadata)
+
+
+def test_zero_at_the_end_is_not_part_of_the_text() -> None:
+    assert offset_in(struct.pack(">hq", 0, 1) + text("beside\0") + struct.pack(">q", 0)) == (1, "beside")
 
 
 def test_newer_form_is_not_guessed() -> None:

@@ -41,7 +41,7 @@ def log_partition(group: str, partitions: int) -> int:
     number = 0
     for (unit,) in struct.iter_unpack(">H", group.encode("utf-16-be")):
         number = (31 * number + unit) & 0xFFFFFFFF
-    return (number & 0x7FFFFFFF) % partitions
+    return min(number, 2**32 - number) % 2**31 % partitions  # a number of 32 bits with a sign, without it
 
 
 def place_of(key: bytes) -> Place | None:
@@ -53,14 +53,15 @@ def place_of(key: bytes) -> Place | None:
 
 
 def offset_in(value: bytes) -> tuple[int, str]:
-    """The offset, and what was kept beside it."""
+    """The offset, and what was kept beside it, without the zero that librdkafka ends texts with."""
     parts = _Parts(value)
     version, offset = parts.number("h"), parts.number("q")
     if version > _COMPACT:
         raise Interrupted(f"Kafka's log of offsets has a form that this windrow does not know ({version})")
     if version >= _WITH_LEADER_EPOCH:
         parts.number("i")
-    return offset, parts.text(parts.varint() - 1 if version >= _COMPACT else parts.number("h"))
+    beside = parts.text(parts.varint() - 1 if version >= _COMPACT else parts.number("h"))
+    return offset, beside.removesuffix("\0")
 
 
 class _Parts:

@@ -107,6 +107,7 @@ class ShardLoop:
         self._settings, self._shard, self._epoch, self._target = settings, shard, epoch, target
         self._ends_at = time.monotonic() + (settings.epoch + _HEIR_WITHIN).total_seconds()
         self._records = self._transactions = self._failures = 0
+        self._failure = ""
         self.dead_lettered = 0
         """Messages that it has put aside."""
         self._commit_idle_at = 0.0
@@ -251,7 +252,7 @@ class ShardLoop:
     def _count(self, records: int) -> None:
         self._records += records
         self._transactions += 1
-        self._failures = 0
+        self._failures, self._failure = 0, ""
 
     def _commit_idle(self, publisher: Publisher, page: Page) -> None:
         """Now and then commit how far an idle shard has looked, so that it does not hold back the purge; once an epoch
@@ -330,7 +331,8 @@ class ShardLoop:
         self._failures += 1
         fenced = isinstance(error, RelayFenced)
         self._tally.count("fencings" if fenced else "interruptions")
-        if self._failures == 1 and not fenced:
+        if not fenced and str(error) != self._failure:  # what lasts is said once
+            self._failure = str(error)
             log.warning("relay %s, shard %d: %s; trying again", self._settings.name, self._shard.index, error)
         delay = backoff(self._failures, _AFTER_FENCE if fenced else self._settings.limits.io_error_backoff)
         time.sleep(max(0.0, min(delay, self._ends_at - time.monotonic())))

@@ -130,6 +130,7 @@ class TransformLoop:
         self._released = 0
         self._ends_at = time.monotonic() + settings.epoch.total_seconds()
         self._records = self._transactions = self._dead_lettered = self._failures = 0
+        self._failure = ""
         self._commit_idle_at = 0.0
         self._tally = Tally()
 
@@ -186,7 +187,7 @@ class TransformLoop:
                 self._tally.count("dead_lettered", report.dead_lettered)
                 self._tally.committed(report.records, time.monotonic() - began)
                 self._tally.arrived(written, time.time())
-                self._failures = 0
+                self._failures, self._failure = 0, ""
                 last_message = time.monotonic()
             else:
                 idle = time.monotonic() - last_message
@@ -227,9 +228,10 @@ class TransformLoop:
     def _wait_after(self, error: Exception) -> None:
         self._failures += 1
         self._tally.count("fencings" if isinstance(error, RelayFenced) else "interruptions")
-        if self._failures == 1 and not isinstance(error, RelayFenced):
-            name, shard = self._settings.name, self._shard.index
-            log.warning("relay %s, shard %d: %s; trying again", name, shard, _first_line(error))
+        said = _first_line(error)
+        if not isinstance(error, RelayFenced) and said != self._failure:  # what lasts is said once
+            self._failure = said
+            log.warning("relay %s, shard %d: %s; trying again", self._settings.name, self._shard.index, said)
         delay = backoff(self._failures, self._settings.limits.io_error_backoff)
         self._over.wait(max(0.0, min(delay, self._ends_at - time.monotonic())))
 
