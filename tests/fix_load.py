@@ -4,13 +4,14 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pymysql
 
 from fix_pipeline import Pipeline
-from windrow.lab.checkers import judge, without_repeats
+from windrow.lab.checkers import judge, late_repeats
 from windrow.lab.history import Operation, Outcome, Sent
 
 PARTS = 5
@@ -91,8 +92,8 @@ class Load:
         receipts = [
             f"{name}/{part}" for name, part, _ in (json.loads(value or b"[]") for value in self._pipeline.values())
         ]
-        if self._pipeline.settings.delivery == "at-least-once":
-            receipts = list(without_repeats(operations, receipts))
         verdict = judge(operations, receipts)
+        if self._pipeline.settings.delivery == "at-least-once":
+            verdict = replace(verdict, duplicated=len(late_repeats(operations, receipts)))
         assert verdict.sound, verdict
         assert verdict.received >= verdict.written > 0

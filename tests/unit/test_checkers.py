@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from windrow.lab.checkers import (
     effects_doubled,
     judge,
+    late_repeats,
     misplaced,
     overtaken,
     queue_doubled,
     queue_lost,
     recovered,
     split,
-    without_repeats,
 )
-from windrow.lab.history import Effect, Handling, Operation, Outcome, Receipt, Sent
+from windrow.lab.history import QUEUED, Effect, Handling, Operation, Outcome, Receipt, Sent
 
 
 def wrote(message: str, key: str, place: int, outcome: Outcome) -> Operation:
@@ -106,10 +106,16 @@ def test_what_a_perfect_relay_delivers_is_sound(history: list[tuple[str, Outcome
 
 
 def test_a_repeat_at_once_is_no_fault_of_delivery_at_least_once() -> None:
-    at_once = ["a1", "b1", "a1", "a2", "a4", "a4", "b3"]
-    late = ["a1", "a2", "a1", "a4", "b1", "b3"]
-    assert judge(WRITTEN, without_repeats(WRITTEN, at_once)).sound
-    assert judge(WRITTEN, without_repeats(WRITTEN, late)).duplicated == 1
+    assert late_repeats(WRITTEN, ["a1", "b1", "a1", "a2", "a4", "a4", "b3"]) == []
+
+
+def test_a_repeat_after_a_later_one_of_its_key_is_late() -> None:
+    assert late_repeats(WRITTEN, ["a1", "a2", "a1", "a1", "a4", "b1", "a2", "b3"]) == [2, 6]
+
+
+def test_where_there_is_no_key_no_repeat_is_late() -> None:
+    queued = Operation("writer", 1, (Sent("q1", QUEUED, 0), Sent("q2", QUEUED, 0)), "ok")
+    assert late_repeats([queued], ["q1", "q2", "q1", "a phantom", "a phantom"]) == []
 
 
 def made(number: int, began: float, ended: float, *messages: str, outcome: Outcome = "ok") -> Operation:

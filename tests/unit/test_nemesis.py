@@ -115,9 +115,25 @@ def test_repeats_at_once_are_sound_where_delivery_is_at_least_once() -> None:
     assert verdict_on(run([GOOD[0], *GOOD], 0, "at-least-once"), "topic").sound
 
 
-def test_a_late_repeat_is_counted_and_allowed_where_delivery_is_at_least_once() -> None:
-    verdict = verdict_on(run([*GOOD, GOOD[0]], 0, "at-least-once"), "topic")
-    assert (verdict.duplicated, verdict.sound) == (1, True)
+@pytest.mark.parametrize(
+    ("holds_up", "at", "late"),
+    [
+        (True, 12.0, {"leader paused": 1}),
+        (True, 18.9, {"leader paused": 1}),  # healed 4.9 s ago
+        (True, 19.1, {}),
+        (True, 9.9, {}),
+        (False, 12.0, {}),
+    ],
+)
+def test_at_least_once_a_repeat_may_be_late_only_where_it_was_held_up(
+    *, holds_up: bool, at: float, late: dict[str, int]
+) -> None:
+    repeated = run([*GOOD, GOOD[0]._replace(at=at)], 0, "at-least-once")
+    paused = Incident(("leader paused",), 10.0, 14.0, 10.0, 6.0, holds_up)
+    verdict = verdict_on(replace(repeated, incidents=[paused]), "topic")
+    assert (verdict.repeated_late, verdict.duplicated) == (late, 0 if late else 1)
+    assert verdict.sound == bool(late)
+    assert verdict_on(replace(repeated, incidents=[paused], delivery="exactly-once"), "topic").duplicated == 1
 
 
 @pytest.mark.parametrize(("received", "wrong"), [(GOOD[:1], {"lost", "unrecovered"}), (GOOD[::-1], {"reordered"})])

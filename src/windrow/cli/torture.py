@@ -114,6 +114,8 @@ def _show(verdict: TortureVerdict, talk: Console, *, as_json: bool) -> None:
         f" {verdict.unknown:,} transactions of unknown outcome"
     )
     talk.print(", ".join(f"{name} {getattr(verdict, name)}" for name in WRONG))
+    if late := ", ".join(f"{count} {name}" for name, count in verdict.repeated_late.items()):
+        talk.print(f"repeated late, as at least once what was held up may be: {late}")
     talk.print(f"slowest recoveries, past detection:{slowest}")
     wrong = f"[red]not sound; again with --seed {verdict.seed}[/red]"
     talk.print("[green]sound[/green]" if verdict.sound else wrong)

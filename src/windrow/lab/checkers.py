@@ -8,10 +8,10 @@ through the log. Operations of unknown outcome may have come or not; but if they
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windrow.lab.history import Effect, Handling, Operation, Receipt, Sent
+from windrow.lab.history import QUEUED, Effect, Handling, Operation, Receipt, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,22 @@ def _reversals(sent: Iterable[Sent]) -> int:
     return reversals
 
 
-def without_repeats(operations: Iterable[Operation], received: Iterable[str]) -> Iterator[str]:
-    """What at-least-once delivery may do is left out: a message that comes again before the next of its key."""
-    keys = {sent.id: sent.key for each in operations for sent in each.messages}
-    last: dict[str | None, str] = {}
-    for message in received:
-        key = keys.get(message)
-        if key is None or last.get(key) != message:
-            yield message
+def late_repeats(operations: Iterable[Operation], received: Iterable[str]) -> list[int]:
+    """Which of the receipts, by their place, repeat a message after a later one of its key. At-least-once delivery may
+    repeat it before that; and where there is no key there is no order.
+    """
+    keys = {sent.id: sent.key for each in operations for sent in each.messages if sent.key != QUEUED}
+    last: dict[str, str] = {}
+    seen: set[str] = set()
+    late: list[int] = []
+    for place, message in enumerate(received):
+        if (key := keys.get(message)) is None:
+            continue
+        if message in seen and last[key] != message:
+            late.append(place)
+        seen.add(message)
         last[key] = message
+    return late
 
 
 def overtaken(operations: Iterable[Operation], receipts: Sequence[Receipt], lane_of: Callable[[str], Hashable]) -> int:

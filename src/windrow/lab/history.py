@@ -78,6 +78,13 @@ class Handling(NamedTuple):
     ended: float = math.inf
 
 
+def keep(path: Path, history: Iterable[object]) -> None:
+    """Write values down, one in a line, for whoever wants to look into them."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as file:
+        file.writelines(f"{json.dumps(each)}\n" for each in history)
+
+
 class Journal:
     """One client's operations on disk. Safe against the client's death, not for concurrent use."""
 

@@ -75,6 +75,8 @@ class Fault:
     outage: Literal["beginning", "end"] = "end"
     detection: float = 0.0
     """Seconds until others notice."""
+    holds_up: bool = False
+    """Whether what a relay sends may come when others have already gone on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +148,15 @@ def faults(
     """
     all_faults = [
         Fault("leader killed", lambda ground: ground.leader.kill(), _refill, "beginning", unheard),
-        Fault("leader paused", _pause_leader, _resume, "beginning", unheard),
-        Fault("leader flaps", _flap, _resume, "beginning", 2 * unheard),
+        Fault("leader paused", _pause_leader, _resume, "beginning", unheard, holds_up=True),
+        Fault("leader flaps", _flap, _resume, "beginning", 2 * unheard, holds_up=True),
         Fault("leader stopped", lambda ground: ground.leader.stop(), _refill, "beginning"),
         Fault("standby killed", lambda ground: ground.standby.kill(), _refill, "beginning"),
         Fault("Python workers killed", lambda ground: ground.leader.kill_workers(), outage="beginning"),
         Fault("writers killed", lambda ground: ground.writers.kill(), lambda ground: ground.writers.start()),
         # A group remembers its members over a restart, and waits for those that gave up meanwhile as for the dead.
         Fault("broker killed", lambda ground: ground.kafka.kill(), _restart_kafka, detection=unheard),
-        Fault("broker paused", lambda ground: ground.kafka.pause(), lambda ground: ground.kafka.resume()),
+        Fault("broker paused", lambda ground: ground.kafka.pause(), _resume_brokers, holds_up=True),
         Fault("broker restarted", _restart_kafka, detection=unheard),
         Fault("database killed", lambda ground: ground.database.kill(), lambda ground: ground.database.restart()),
         Fault("database shut down at once", _shut_down_at_once, lambda ground: ground.database.restart()),
@@ -162,14 +164,13 @@ def faults(
         Fault("database restarted", lambda ground: ground.database.restart()),
         Fault("database's commits slow", _slow_commits, _quick_commits),
         *_link_faults("database", lambda ground: (ground.database_link,)),
-        *_link_faults("Kafka", lambda ground: ground.kafka_links),
+        *_link_faults("Kafka", lambda ground: ground.kafka_links, holds_up=True),
         Fault("one broker killed", lambda ground: ground.kafka.brokers[0].kill(), _restart_brokers),
-        Fault("one broker paused", lambda ground: ground.kafka.brokers[0].pause(), _resume_brokers),
+        Fault("one broker paused", lambda ground: ground.kafka.brokers[0].pause(), _resume_brokers, holds_up=True),
         Fault("consumer killed", lambda ground: ground.consumer.kill(), lambda ground: ground.consumer.start()),
         Fault("consumer paused", lambda ground: ground.consumer.pause(), lambda ground: ground.consumer.resume()),
-        Fault("leader's clock ahead", lambda ground: ground.leader.clock.step(_STEP), _set_clocks, detection=unheard),
-        Fault("leader's clock behind", lambda ground: ground.leader.clock.step(-_STEP), _set_clocks, detection=unheard),
-        Fault("producer's buffer full", _burst, lambda ground: _mend(ground.kafka_links)),
+        *_clock_faults(unheard),
+        Fault("producer's buffer full", _burst, lambda ground: _mend(ground.kafka_links), holds_up=True),
         *(_QUEUE_FAULTS if queues else ()),
         Fault("purge", _purge, outage="beginning"),
         Fault("reshard", _reshard, _await_reshard),
@@ -178,11 +179,21 @@ def faults(
     if brokers == 1:
         left_out |= {"one broker killed", "one broker paused"}
     if not clocks:
-        left_out |= {"leader's clock ahead", "leader's clock behind"}
+        left_out |= {each.name for each in _clock_faults(unheard)}
     return {each.name: each for each in all_faults if each.name not in left_out}
 
 
-def _link_faults(name: str, links: Callable[[Ground], tuple[Proxy, ...]]) -> list[Fault]:
+def _clock_faults(unheard: float) -> list[Fault]:
+    def step(seconds: int) -> Act:
+        return lambda ground: ground.leader.clock.step(seconds)
+
+    return [
+        Fault("leader's clock ahead", step(_STEP), _set_clocks, detection=unheard, holds_up=True),
+        Fault("leader's clock behind", step(-_STEP), _set_clocks, detection=unheard, holds_up=True),
+    ]
+
+
+def _link_faults(name: str, links: Callable[[Ground], tuple[Proxy, ...]], *, holds_up: bool = False) -> list[Fault]:
     def impose(condition: Condition) -> Act:
         return lambda ground: _impose(links(ground), condition)
 
@@ -192,7 +203,7 @@ def _link_faults(name: str, links: Callable[[Ground], tuple[Proxy, ...]]) -> lis
     return [
         Fault(f"{name} cut off", impose(CUT), mend),
         Fault(f"{name} delayed", impose(_LATE), mend),
-        Fault(f"{name} throttled", impose(_NARROW), mend),
+        Fault(f"{name} throttled", impose(_NARROW), mend, holds_up=holds_up),
         Fault(f"{name} half-open", impose(HALF_OPEN), mend),
     ]
 

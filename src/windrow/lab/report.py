@@ -10,17 +10,19 @@ from windrow.lab.checkers import (
     effects_doubled,
     effects_missed,
     judge,
+    late_repeats,
     misplaced,
     overtaken,
     queue_doubled,
     queue_lost,
     recovered,
-    without_repeats,
 )
 from windrow.lab.history import Effect, Handling, Operation, Receipt, apart
 
 RECOVERS_WITHIN: Final = 60.0
 """Seconds past a fault's detection after which it counts as unrecovered."""
+_CATCHES_UP_WITHIN: Final = 5.0
+"""Seconds in which what was held up has come, once it is let go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,16 @@ class Incident:
     """From when on recovery is counted."""
     detection: float
     """Seconds of it that nobody could do anything in."""
+    holds_up: bool = False
+    """Whether it held up what had been sent, or was about to be."""
 
     @property
     def name(self) -> str:
         return " + ".join(self.faults)
+
+    def explains(self, late: Receipt) -> bool:
+        """Whether a repeat came late since it was held up, and others had gone on without it."""
+        return self.holds_up and self.began <= late.at <= self.healed + _CATCHES_UP_WITHIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TortureVerdict:
-    """Zeros from `lost` to `unrecovered` where all is well; with at-least-once delivery, repeats may be there."""
+    """Zeros from `lost` to `unrecovered` where all is well."""
 
     seed: int
     delivery: str
@@ -75,6 +83,7 @@ class TortureVerdict:
     """Transactions whose outcome nobody knows: their messages may have come or not."""
     lost: int
     duplicated: int
+    """At least once, only what came again after a later message of its key, and was not held up."""
     reordered: int
     phantom: int
     overtaken: int
@@ -84,6 +93,8 @@ class TortureVerdict:
     queue_lost: int
     queue_doubled: int
     unrecovered: int
+    repeated_late: dict[str, int]
+    """At least once: what came again after a later message of its key, by what had held it up."""
     faults: dict[str, int]
     """How often each was injected."""
     recoveries: dict[str, float]
@@ -96,8 +107,7 @@ class TortureVerdict:
     @property
     def wrong(self) -> dict[str, int]:
         """What is not zero and ought to be."""
-        allowed = _ALLOWED.get(self.delivery, frozenset())
-        return {name: found for name in WRONG if name not in allowed and (found := getattr(self, name))}
+        return {name: found for name in WRONG if (found := getattr(self, name))}
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -116,8 +126,9 @@ WRONG: Final = (
     "queue_doubled",
     "unrecovered",
 )
-# A leader that was paused sends once more what it had in hand, and nobody can fence it.
-_ALLOWED: Final = {"at-least-once": frozenset({"duplicated"})}
+
+
+_BY_NOTHING: Final = ""
 
 
 def lane_of(topic: str, shards: frozenset[int]) -> Callable[[str], Hashable]:
@@ -128,7 +139,8 @@ def lane_of(topic: str, shards: frozenset[int]) -> Callable[[str], Hashable]:
 def verdict_on(run: Run, topic: str) -> TortureVerdict:
     ids: list[str] = [each.id for each in (*run.receipts, *run.queued)]
     at_least_once = run.delivery == "at-least-once"
-    found = judge(run.operations, without_repeats(run.operations, ids) if at_least_once else ids)
+    found = judge(run.operations, ids)
+    held_up = _held_up(run) if at_least_once else Counter()
     messages, queued = (apart(run.operations, queued=queued) for queued in (False, True))
     recoveries = [(each, recovery(run, each)) for each in run.incidents]
     worst: dict[str, float] = {}
@@ -138,8 +150,8 @@ def verdict_on(run: Run, topic: str) -> TortureVerdict:
     return TortureVerdict(
         seed=run.seed,
         delivery=run.delivery,
-        **{name: getattr(found, name) for name in ("written", "lost", "duplicated", "reordered", "phantom")},
-        received=len(ids),
+        **{name: getattr(found, name) for name in ("written", "received", "lost", "reordered", "phantom")},
+        duplicated=held_up.pop(_BY_NOTHING, 0) if at_least_once else found.duplicated,
         unknown=sum(each.outcome == "unknown" for each in run.operations),
         # Without transactions a key waits for its own records, and for no others.
         overtaken=0 if at_least_once else overtaken(messages, run.receipts, lane_of(topic, run.shards)),
@@ -149,9 +161,16 @@ def verdict_on(run: Run, topic: str) -> TortureVerdict:
         queue_lost=queue_lost(queued, run.handled),
         queue_doubled=queue_doubled(run.handled),
         unrecovered=sum(seconds is None or seconds > RECOVERS_WITHIN for _, seconds in recoveries),
+        repeated_late=dict(held_up),
         faults=dict(Counter(name for each in run.incidents for name in each.faults)),
         recoveries=dict(sorted(worst.items(), key=lambda each: -each[1])),
     )
+
+
+def _held_up(run: Run) -> Counter[str]:
+    """How many repeats came late, by what had held them up."""
+    late = [run.receipts[place] for place in late_repeats(run.operations, [each.id for each in run.receipts])]
+    return Counter(next((each.name for each in run.incidents if each.explains(one)), _BY_NOTHING) for one in late)
 
 
 def recovery(run: Run, incident: Incident) -> float | None:

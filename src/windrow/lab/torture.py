@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Final
 
 from windrow.errors import Interrupted
 from windrow.lab.effects import read_effects
 from windrow.lab.ground import Ground, end_writers, settle
+from windrow.lab.history import keep
 from windrow.lab.nemesis import Fault, Step
 from windrow.lab.queues import read_handlings
 from windrow.lab.report import RECOVERS_WITHIN, Incident, Run
@@ -38,7 +40,7 @@ def torture(ground: Ground, steps: Sequence[Step], faults: Mapping[str, Fault], 
     end_writers(ground)
     settle(ground, _SETTLED_WITHIN)
     time.sleep(_LINGER)  # for what must not come
-    return Run(
+    run = Run(
         seed=ground.load.seed,
         delivery=ground.settings.delivery,
         operations=ground.operations(),
@@ -51,6 +53,9 @@ def torture(ground: Ground, steps: Sequence[Step], faults: Mapping[str, Fault], 
         queued=list(ground.queue.receiver.receipts) if ground.queue else [],
         handled=read_handlings(ground.folder),
     )
+    keep(ground.folder / "judged" / "received.jsonl", (*run.receipts, *run.queued))
+    keep(ground.folder / "judged" / "faults.jsonl", map(asdict, run.incidents))
+    return run
 
 
 def _published(ground: Ground, say: Say) -> int:
@@ -71,7 +76,8 @@ def _happen(ground: Ground, step: Step, faults: Sequence[Fault]) -> Incident:
         fault.heal(ground)
     healed = time.monotonic()
     since = began if all(each.outage == "beginning" for each in faults) else healed
-    return Incident(step.faults, began, healed, since, max(each.detection for each in faults))
+    detection, holds_up = max(each.detection for each in faults), any(each.holds_up for each in faults)
+    return Incident(step.faults, began, healed, since, detection, holds_up)
 
 
 def _see_recovered(ground: Ground, incident: Incident, at: float, say: Say) -> None:
