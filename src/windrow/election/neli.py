@@ -148,7 +148,7 @@ class Neli(Beside):
         return unheard or self._member.lost()
 
     def _join_anew(self) -> None:
-        log.warning("%s: election on topic %s: no contact to Kafka; joining anew", *self._where)
+        log.warning("%s: election on topic %s: Kafka's client is lost; joining anew", *self._where)
         lost = self._consumer, self._producer
         self._join()
         with self._lock:

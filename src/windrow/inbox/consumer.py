@@ -26,7 +26,7 @@ from windrow.inbox.dead_letter import Letters
 from windrow.inbox.settings import ConsumerSettings
 from windrow.inbox.work import Done, Failed, Handler, Lost, Place, Spans, Spoiled, Work
 from windrow.kafka.clients import client_config
-from windrow.kafka.contact import Membership, part_from
+from windrow.kafka.contact import Flow, Membership, part_from
 
 log = logging.getLogger(__name__)
 
@@ -124,21 +124,20 @@ class InboxConsumer:
 
     def _join(self) -> None:
         self._member = Membership()
-        own = {
-            **self._member.config(),
+        group = {
             "group.id": self._settings.group,
-            "enable.auto.commit": True,
-            "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",  # to skip messages without a word is not for us
         }
+        self._flow = Flow(client_config(self._settings, group), lambda: _kafkas(self._at))
+        own = {**group, **self._member.config(), "enable.auto.commit": True, "enable.auto.offset.store": False}
         self._consumer = Consumer(client_config(self._settings, own))
         self._consumer.subscribe(
             [*self._settings.topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
 
     def _join_anew(self) -> None:
-        log.warning("group %s: no contact to Kafka; joining anew", self._settings.group)
+        log.warning("group %s: Kafka's client is lost; joining anew", self._settings.group)
         lost = self._consumer
         self._join()
         self._at.clear()
@@ -168,9 +167,10 @@ class InboxConsumer:
         """What is there, a batch at most; where nothing is, what comes first within a while."""
         first = self._consumer.poll(_LOOK_AGAIN)
         if first is None:
-            if self._member.lost():
+            if self._member.lost() or self._flow.stuck():
                 self._join_anew()
             return []
+        self._flow.heard()
         more = self._consumer.consume(self._settings.batch_records - 1, 0) if self._settings.batch_records > 1 else []
         return [each for each in (first, *more) if self._sound(each)]
 

@@ -2,24 +2,29 @@
 
 librdkafka 2.16 forgets the brokers that a cluster does not name any more. One that names none, since its controller has
 not heard of any for a moment, is taken at its word: the client then has nobody left to ask (its issue 5301), or waits
-for ever for an answer from a broker that it has forgotten. From outside, both look like a quiet topic. Invariant:
-whoever keeps a consumer for long looks whether it is lost, and goes on with another; and whoever keeps a producer, once
-nothing arrives in time.
+for ever for an answer from a broker that it has forgotten. Or it has its brokers, and reads nothing of a partition any
+more after a broker's restart (its issue 5153). From outside, all of this looks like a quiet topic. Invariant: whoever
+keeps a consumer for long looks whether it is lost, and goes on with another; and whoever keeps a producer, once nothing
+arrives in time.
 """
 
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 _TELL_EVERY: Final = 4.0
 _ASK_AFTER: Final = 5.0
 _ANSWER_WITHIN: Final = 0.5
 _LOST_AFTER: Final = 12.0
+_COMPARE_AFTER: Final = 10.0
+_COMPARE_AT_LEAST_EVERY: Final = 120.0
+_COMPARE_AGAIN_AFTER: Final = 2.0
+_COMPARED_WITHIN: Final = 5.0
 _PART_WITHIN: Final = 5.0
 _FLUSH_WITHIN: Final = 60.0
 _JOIN_STATE: Final = re.compile(r'"join_state": ?"([^"]*)"')
@@ -106,3 +111,45 @@ class Contact:
             return now - self._silent_since > self._lost_after
         self.heard()
         return not brokers
+
+
+class Flow:
+    """Whether a consumer is given what there is; compares it with another one where nothing came for a while. Belongs
+    to one thread.
+    """
+
+    def __init__(self, config: Mapping[str, Any], standing: Callable[[], Sequence[TopicPartition]]) -> None:
+        """With the configuration for another consumer, and a function that says where the first one stands."""
+        self._config = {**config, "enable.partition.eof": True, "enable.auto.commit": False}
+        self._standing = standing
+        self.heard()
+
+    def heard(self) -> None:
+        """Something came, or nothing was asked for."""
+        self._pause, self._suspect = _COMPARE_AFTER, False
+        self._compare_at = time.monotonic() + _COMPARE_AFTER
+
+    def stuck(self) -> bool:
+        """Whether another consumer is given something that this one has not got, twice in a row."""
+        if time.monotonic() < self._compare_at:
+            return False
+        places = self._standing()
+        if not (places and self._behind(places)):
+            self._pause, self._suspect = min(2 * self._pause, _COMPARE_AT_LEAST_EVERY), False
+            self._compare_at = time.monotonic() + self._pause
+            return False
+        confirmed, self._suspect = self._suspect, True  # the first time, it may just have come
+        self._compare_at = time.monotonic() + _COMPARE_AGAIN_AFTER
+        return confirmed
+
+    def _behind(self, places: Sequence[TopicPartition]) -> bool:
+        """Whether there is a record behind one of these places."""
+        ended, deadline = 0, time.monotonic() + _COMPARED_WITHIN
+        with parting(Consumer(self._config)) as other:
+            other.assign([*places])
+            while ended < len(places) and time.monotonic() < deadline:
+                for record in other.consume(1, _ANSWER_WITHIN):
+                    if (error := record.error()) is None:
+                        return True
+                    ended += error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own
+        return False

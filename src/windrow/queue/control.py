@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 
 from windrow.errors import Interrupted
 from windrow.kafka.clients import client_config, error_of, sent
-from windrow.kafka.contact import Contact, part_from
+from windrow.kafka.contact import Contact, Flow, part_from
 from windrow.queue.settings import QueueSettings
 from windrow.queued import queue_name
 
@@ -63,12 +63,13 @@ class Control:
         self._next = offset
         self._consumer = Consumer(self._config)
         self._contact = Contact(self._consumer, self._topic)
+        self._flow = Flow(self._config, lambda: [TopicPartition(self._topic, _PARTITION, self._next)])
         self._consumer.assign([TopicPartition(self._topic, _PARTITION, offset)])
 
     def is_paused(self, queue: str) -> bool:
         """Whether the queue is paused, as far as the topic has been read; does not wait."""
         self._take(0)
-        if self._contact.lost():
+        if self._contact.lost() or self._flow.stuck():
             part_from(self._consumer, within=0.0)
             self._follow(self._next)
         return queue in self._paused
@@ -89,6 +90,7 @@ class Control:
             if record.error() or (offset := record.offset()) is None:
                 continue
             self._contact.heard()
+            self._flow.heard()
             self._next = offset + 1
             if not (key := record.key()):
                 continue

@@ -19,7 +19,7 @@ from uuid import UUID
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from windrow.errors import Interrupted, RelayFenced
-from windrow.kafka.clients import client_config, error_of
+from windrow.kafka.clients import error_of
 from windrow.kafka.contact import parting
 from windrow.pace import backoff
 from windrow.publish.transactor import MembershipOver
@@ -27,7 +27,7 @@ from windrow.queue.mover import Tally
 from windrow.queue.payloads import Payloads
 from windrow.queue.settings import QueueSettings
 from windrow.queue.transfer import Ticker, Transfer
-from windrow.queue.watch import Closed, Watch
+from windrow.queue.watch import Closed, Watch, reading
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Duty:
             closing(Transfer(settings, partition, self._membership)) as transfer,
             closing(Ticker(settings, partition)) as ticker,
             closing(Payloads(settings, partition)) as payloads,
-            parting(_markers(settings)) as consumer,
+            parting(Consumer(reading(settings))) as consumer,
         ):
             transfer.open()
             try:
@@ -89,10 +89,11 @@ class Duty:
                 if start is None:
                     start, _ = consumer.get_watermark_offsets(self._own, _ANSWER_WITHIN)
                 transfer.commit([], start)
-                consumer.assign([TopicPartition(settings.marker_topic, partition, start)])
+                own = TopicPartition(settings.marker_topic, partition, start)
+                consumer.assign([own])
             except KafkaException as exception:
                 raise Interrupted(f"markers could not be read: {error_of(exception).str()}") from exception
-            yield Watch(settings, partition, self._epoch, consumer, ticker, transfer, payloads, self._tally)
+            yield Watch(settings, own, self._epoch, consumer, ticker, transfer, payloads, self._tally)
 
     def _wait_after(self, error: Interrupted | RelayFenced) -> None:
         self._failures += 1
@@ -104,20 +105,3 @@ class Duty:
 
     def _report(self, ending: Ending) -> DutyReport:
         return DutyReport(self._own.partition, ending, self._tally)
-
-
-def _markers(settings: QueueSettings) -> Consumer:
-    """A consumer of markers that is told what to read, and never commits."""
-    return Consumer(
-        client_config(
-            settings,
-            {
-                "group.id": settings.tracker_group,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "allow.auto.create.topics": False,
-                "fetch.wait.max.ms": 500,
-            },
-        )
-    )

@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from windrow.errors import Interrupted
 from windrow.kafka.clients import client_config, committed_offsets, error_of, own_exception
-from windrow.kafka.contact import Membership, part_from
+from windrow.kafka.contact import Flow, Membership, part_from
 from windrow.kafka.offsets import send_offsets
 from windrow.queue.keeper import Keeper
 from windrow.queue.lease import Headers, Part, Word, marker
@@ -59,12 +59,16 @@ class Intake:
 
     def _join(self) -> None:
         settings, self._member = self._settings, Membership()
-        own = {
-            **self._member.config(),
+        group = {
             "group.id": settings.group(self._queue),
-            "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
+        }
+        self._flow = Flow(client_config(settings, group), self._standing)
+        own = {
+            **group,
+            **self._member.config(),
+            "enable.auto.commit": False,
             "queued.min.messages": 100_000,
             "fetch.wait.max.ms": 100,
         }
@@ -75,7 +79,7 @@ class Intake:
 
     def _join_anew(self) -> None:
         """Behind what is committed; what was received is dropped."""
-        log.warning("queue %s: no contact to Kafka; joining anew", self._queue)
+        log.warning("queue %s: Kafka's client is lost; joining anew", self._queue)
         lost = self._consumer
         self._join()
         self._skipped.clear()
@@ -86,6 +90,7 @@ class Intake:
         """Messages, so many records at most; where none is there, what comes first within so many seconds."""
         if self._held_up:
             self._consumer.resume(self._consumer.assignment())
+            self._flow.heard()
             self._held_up = False
         if self._astray:
             self._begin_anew()
@@ -93,9 +98,10 @@ class Intake:
         batch = Batch(self._queue, self._part)
         first = self._consumer.poll(seconds)
         if first is None:
-            if self._member.lost():
+            if self._member.lost() or self._flow.stuck():
                 self._join_anew()
             return batch
+        self._flow.heard()
         batch.add([first])
         left = most - 1
         # In chunks: records that live for long keep Python's garbage collector busy.
@@ -197,11 +203,22 @@ class Intake:
         self._skipped.clear()
         self._astray = False
 
+    def _standing(self) -> list[TopicPartition]:
+        """Behind what was received; where that is nothing yet, behind what is committed."""
+        places = self._consumer.position(self._consumer.assignment())
+        fresh = [each for each in places if each.offset < 0]
+        committed = {each.partition: each for each in committed_offsets(self._consumer, fresh)} if fresh else {}
+        for each in fresh:
+            at = committed.get(each.partition)
+            each.offset = at.offset if at else OFFSET_BEGINNING
+        return places
+
     def _moved(self, consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """Partitions came or went."""
         if consumer is not self._consumer:  # but one that was lost
             return
         self._skipped.clear()
+        self._flow.heard()
         self._held_up = False
 
     def _skip(self, ends: dict[int, int]) -> None:

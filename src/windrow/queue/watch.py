@@ -6,14 +6,14 @@ time by the clock that stamped it. Its own clock only says when to ask.
 
 import logging
 import time
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from windrow.errors import Interrupted
-from windrow.kafka.clients import error_of
-from windrow.kafka.contact import Contact
+from windrow.kafka.clients import client_config, error_of
+from windrow.kafka.contact import Contact, Flow
 from windrow.queue.marker import MalformedMarker, decode, encode
 from windrow.queue.marker_pb2 import Marker
 from windrow.queue.mover import Mover, Tally
@@ -35,13 +35,26 @@ class Closed(Exception):
     """Not an error: the log says that the epoch is over."""
 
 
+def reading(settings: QueueSettings) -> dict[str, Any]:
+    """The configuration of a consumer of markers that is told what to read, and never commits."""
+    own = {
+        "group.id": settings.tracker_group,
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 500,
+    }
+    return client_config(settings, own)
+
+
 class Watch:
-    """From a log offset on; what came before it is not needed."""
+    """From a log offset on, which the consumer is assigned; what came before it is not needed."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that it stands on
         self,
         settings: QueueSettings,
-        partition: int,
+        own: TopicPartition,
         epoch: bytes,
         consumer: Consumer,
         ticker: Ticker,
@@ -50,16 +63,17 @@ class Watch:
         tally: Tally,
     ) -> None:
         self._epoch, self._consumer, self._ticker, self._tally = epoch, consumer, ticker, tally
-        self._contact = Contact(consumer, settings.marker_topic)
-        self._name = f"tracker of {settings.message_topic}, markers partition {partition}"
+        self._contact = Contact(consumer, own.topic)
+        self._flow = Flow(reading(settings), lambda: [TopicPartition(own.topic, own.partition, self._position)])
+        self._name = f"tracker of {settings.message_topic}, markers partition {own.partition}"
         tracker = settings.redelivery_tracker
         self._ask_after = tracker.use_now_if_no_marker_seen.total_seconds()
         self._markers_per_commit = tracker.num_offsets_per_commit
         carry_after = round(tracker.carry_after.total_seconds() * 1000)
         self._state = State(carry_after, carry_after * _CARRY_AGAIN)
-        self._mover = Mover(settings, partition, self._state, transfer, payloads, tally)
+        self._mover = Mover(settings, own.partition, self._state, transfer, payloads, tally)
         self._me = uuid4().bytes
-        self._position = self._log_time = 0
+        self._position, self._log_time = own.offset, 0
         self._read_at = time.monotonic()
         self._told: int | None = None
         """The time that a tick of our own has told, and that nobody has acted on yet."""
@@ -74,8 +88,8 @@ class Watch:
             self._read(message)
             for each in self._consumer.consume(_READ_AT_ONCE, 0):
                 self._read(each)
-        elif self._contact.lost():
-            raise Interrupted("no contact to Kafka")
+        elif self._contact.lost() or self._flow.stuck():
+            raise Interrupted("Kafka's client is lost")
         self._ticker.check()
         if self._told is not None:
             now, self._told = self._told, None
@@ -89,6 +103,7 @@ class Watch:
         if error := message.error():
             raise Interrupted(f"markers could not be read: {error.str()}")
         self._contact.heard()
+        self._flow.heard()
         offset, content, (_, timestamp) = message.offset(), message.value(), message.timestamp()
         if offset is None:
             raise AssertionError("a message has an offset")
