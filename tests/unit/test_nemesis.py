@@ -75,7 +75,9 @@ def test_a_sound_run() -> None:
     verdict = verdict_on(run(GOOD, 2), "topic")
     assert verdict.sound
     assert (verdict.written, verdict.received, verdict.faults) == (2, 2, {"leader killed": 1})
-    assert verdict.recoveries == {"leader killed": 2.0}
+    assert (verdict.recoveries, verdict.late_recoveries) == ({"leader killed": 2.0}, 0)
+    later = verdict_on(run([GOOD[0], GOOD[1]._replace(at=19.5)], 2), "topic")
+    assert (later.sound, later.recoveries, later.late_recoveries) == (True, {"leader killed": 3.5}, 1)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_a_sound_run() -> None:
 def test_a_run_that_is_not_sound(bad: Run, wrong: set[str]) -> None:
     verdict = verdict_on(bad, "topic").as_dict()
     counts = {name for name in verdict if isinstance(verdict[name], int) and verdict[name]}
-    assert counts - {"seed", "written", "received"} == wrong
+    assert counts - {"seed", "written", "received", "late_recoveries"} == wrong
 
 
 @pytest.mark.parametrize(

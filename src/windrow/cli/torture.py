@@ -18,7 +18,7 @@ from windrow.lab.ground import TOPIC, open_ground
 from windrow.lab.load import Load
 from windrow.lab.nemesis import detection, faults, schedule
 from windrow.lab.picture import timeline
-from windrow.lab.report import WRONG, TortureVerdict, verdict_on
+from windrow.lab.report import SOON, WRONG, TortureVerdict, verdict_on
 from windrow.lab.torture import torture as run_torture
 
 
@@ -116,6 +116,6 @@ def _show(verdict: TortureVerdict, talk: Console, *, as_json: bool) -> None:
     talk.print(", ".join(f"{name} {getattr(verdict, name)}" for name in WRONG))
     if late := ", ".join(f"{count} {name}" for name, count in verdict.repeated_late.items()):
         talk.print(f"repeated late, as at least once what was held up may be: {late}")
-    talk.print(f"slowest recoveries, past detection:{slowest}")
+    talk.print(f"recoveries of more than {SOON:.0f} s past detection: {verdict.late_recoveries}; the slowest:{slowest}")
     wrong = f"[red]not sound; again with --seed {verdict.seed}[/red]"
     talk.print("[green]sound[/green]" if verdict.sound else wrong)

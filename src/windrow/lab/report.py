@@ -21,6 +21,8 @@ from windrow.lab.history import Effect, Handling, Operation, Receipt, apart
 
 RECOVERS_WITHIN: Final = 60.0
 """Seconds past a fault's detection after which it counts as unrecovered."""
+SOON: Final = 3.0
+"""Seconds past its detection in which a fault ought to be over."""
 _CATCHES_UP_WITHIN: Final = 5.0
 """Seconds in which what was held up has come, once it is let go."""
 
@@ -99,6 +101,8 @@ class TortureVerdict:
     """How often each was injected."""
     recoveries: dict[str, float]
     """The worst of each, in seconds past its detection time."""
+    late_recoveries: int
+    """How many took more than `SOON`."""
 
     @property
     def sound(self) -> bool:
@@ -164,6 +168,7 @@ def verdict_on(run: Run, topic: str) -> TortureVerdict:
         repeated_late=dict(held_up),
         faults=dict(Counter(name for each in run.incidents for name in each.faults)),
         recoveries=dict(sorted(worst.items(), key=lambda each: -each[1])),
+        late_recoveries=sum(seconds is None or seconds > SOON for _, seconds in recoveries),
     )
 
 
