@@ -197,21 +197,22 @@ class Intake:
     def _begin_anew(self) -> None:
         """Go to the committed offsets; what was received is dropped."""
         if held := self._consumer.assignment():
-            committed = {each.partition: each.offset for each in committed_offsets(self._consumer, held)}
-            places = ((each.topic, each.partition, committed.get(each.partition, OFFSET_BEGINNING)) for each in held)
-            self._consumer.assign([TopicPartition(*place) for place in places])
+            self._consumer.assign(self._committed(held))
         self._skipped.clear()
         self._astray = False
+
+    def _committed(self, held: list[TopicPartition]) -> list[TopicPartition]:
+        """Where these partitions are to be read from: behind what is committed, or from the beginning."""
+        committed = {each.partition: each.offset for each in committed_offsets(self._consumer, held)}
+        return [
+            TopicPartition(each.topic, each.partition, committed.get(each.partition, OFFSET_BEGINNING)) for each in held
+        ]
 
     def _standing(self) -> list[TopicPartition]:
         """Behind what was received; where that is nothing yet, behind what is committed."""
         places = self._consumer.position(self._consumer.assignment())
         fresh = [each for each in places if each.offset < 0]
-        committed = {each.partition: each for each in committed_offsets(self._consumer, fresh)} if fresh else {}
-        for each in fresh:
-            at = committed.get(each.partition)
-            each.offset = at.offset if at else OFFSET_BEGINNING
-        return places
+        return [each for each in places if each.offset >= 0] + (self._committed(fresh) if fresh else [])
 
     def _moved(self, consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """Partitions came or went."""
