@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from psycopg.sql import SQL
 
 from fix_pipeline import Pipeline, wait_for
@@ -23,8 +23,9 @@ from windrow.capture.protocol import Page
 from windrow.capture.snapshot import Control, SnapshotCapture
 from windrow.election.mandate import Term
 from windrow.kafka.clients import client_config
-from windrow.publish import transaction
-from windrow.publish.transaction import TransactionalPublisher
+from windrow.kafka.statistics import Statistics
+from windrow.publish.direct import DirectTransactor
+from windrow.publish.transaction import Transacting, TransactionalPublisher
 from windrow.record import Committed, Record, Shard
 from windrow.relay.registry import Registry
 from windrow.relay.shard import ShardLoop
@@ -43,14 +44,15 @@ class PositionOutside(TransactionalPublisher):
 
     def _finish(self, committed: Committed, *, beside: bool = False) -> None:
         del beside
-        producer = self._transactor.producer
-        producer.flush()
-        producer.commit_transaction(30)
-        producer.begin_transaction()
+        ours = self._transactor
+        assert isinstance(ours, FatedTransactor)
+        ours.flush()
+        if ours.in_transaction:
+            ours.end(commit=True)
         position = TopicPartition(self._settings.position_topic, self._shard, committed.published, committed.metadata)
-        producer.send_offsets_to_transaction([position], self._membership, 10)
-        producer.real.commit_transaction(30)  # type: ignore[attr-defined]
-        self._transactor._in_transaction = False
+        ours.send_offsets([position], self._membership)
+        ours.flush()
+        DirectTransactor.end(ours, commit=True)
         self.committed = committed
 
 
@@ -65,9 +67,8 @@ class GenerationUnchecked(TransactionalPublisher):
 class IdsFresh(TransactionalPublisher):
     """Opens under a name of its own, so that its predecessor is not ended."""
 
-    def __init__(self, settings: Settings, shard: Shard) -> None:
-        super().__init__(settings, shard)
-        self._transactors = [transaction._transactor(settings, uuid4().hex) for _ in self._transactors]
+    def _transacting(self, place: str, statistics: Statistics | None) -> Transacting:
+        return super()._transacting(f"{place}.{uuid4().hex}", statistics)
 
 
 class NobodyFenced(GenerationUnchecked, IdsFresh):
@@ -77,7 +78,7 @@ class NobodyFenced(GenerationUnchecked, IdsFresh):
 class ByTransaction(SnapshotCapture):
     """Orders a page by its rows' transactions."""
 
-    def _page(self, records: list[Record], window: Position, control: Control, *, more: bool) -> Page:
+    def _page(self, records: Sequence[Record], window: Position, control: Control, *, more: bool) -> Page:
         rows = self._connection.execute(
             self._tables.fill(SQL("SELECT id, tx::text::bigint FROM {outbox} WHERE id = ANY (%s)")),
             ([each.id for each in records],),
@@ -90,7 +91,7 @@ class ByTransaction(SnapshotCapture):
 class PurgedEarly(SnapshotCapture):
     """Deletes rows when they are read."""
 
-    def _page(self, records: list[Record], window: Position, control: Control, *, more: bool) -> Page:
+    def _page(self, records: Sequence[Record], window: Position, control: Control, *, more: bool) -> Page:
         with psycopg.connect(self._source, autocommit=True) as connection:
             connection.execute(
                 self._tables.fill(SQL("DELETE FROM {outbox} WHERE id = ANY (%s)")),
@@ -152,26 +153,21 @@ class Fate:
         assert self.woken.wait(60)
 
 
-class FatedProducer:
-    """A producer whose commits are where fate strikes."""
+class FatedTransactor(DirectTransactor):
+    """One whose commits are where fate strikes."""
 
-    def __init__(self, real: Producer, fate: Fate) -> None:
-        self.real, self._fate = real, fate
+    fate: Fate
 
-    def __len__(self) -> int:
-        return len(self.real)
+    def send_offsets(self, offsets: list[TopicPartition], membership: bytes) -> None:
+        self.fate.meet("before offsets")
+        super().send_offsets(offsets, membership)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-    def send_offsets_to_transaction(self, *given: Any) -> None:
-        self._fate.meet("before offsets")
-        self.real.send_offsets_to_transaction(*given)
-
-    def commit_transaction(self, timeout: float) -> None:
-        self._fate.meet("before commit")
-        self.real.commit_transaction(timeout)
-        self._fate.meet("after commit")
+    def end(self, *, commit: bool, within: float = 30.0) -> None:
+        if commit:
+            self.fate.meet("before commit")
+        super().end(commit=commit, within=within)
+        if commit:
+            self.fate.meet("after commit")
 
 
 @dataclass(frozen=True)
@@ -191,6 +187,7 @@ class Lives:
         self._threads: list[threading.Thread] = []
         self._consumer: Consumer | None = None
         patch.setattr("windrow.relay.shard.TransactionalPublisher", self._publisher)
+        patch.setattr("windrow.publish.transaction.DirectTransactor", FatedTransactor)
         patch.setattr("windrow.relay.shard.capture_of", self._capture)
 
     def live(self, fate: Fate) -> None:
@@ -221,7 +218,8 @@ class Lives:
         made = self._mutant.publisher(settings, shard)
         fate = self._fates[threading.get_ident()]
         for each in made._transactors:
-            each.producer = FatedProducer(each.producer, fate)  # type: ignore[assignment]
+            assert isinstance(each, FatedTransactor)
+            each.fate = fate
         return made
 
     def _capture(self, settings: Settings, shard: Shard, *_: Any) -> SnapshotCapture:

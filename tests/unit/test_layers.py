@@ -1,7 +1,7 @@
 """Imports point to the right only, and the client side needs nothing but the standard library.
 
     cli → dashboard → bench | doctor | testing → lab → pipeline → relay | queue | dispatch
-        → capture | publish | election | outbox | inbox → database | drivers | kafka | spark | observe | embedded
+        → capture | publish | election | outbox | inbox → database | drivers | kafka | wire | spark | observe | embedded
         → the single modules: message, errors, settings …
 
 A package imports itself and what lies to its right, not its neighbours. `windrow` itself is the client's
@@ -28,7 +28,7 @@ LAYERS = (
     {"pipeline"},
     {"relay", "queue", "dispatch"},
     {"capture", "publish", "election", "outbox", "inbox"},
-    {"database", "drivers", "kafka", "spark", "observe", "embedded"},
+    {"database", "drivers", "kafka", "wire", "spark", "observe", "embedded"},
 )
 FRONT_DOORS = {"windrow": {"message", "outbox"}, "windrow.__main__": {"cli", "errors", "extras"}}
 EXCEPTIONS: dict[tuple[str, str], str] = {}

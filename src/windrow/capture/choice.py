@@ -50,7 +50,7 @@ def peek(settings: Settings, shard: Shard, committed: str | None) -> list[Record
     if not settings.marks:
         with closing(SnapshotCapture(settings, shard)) as capture:
             capture.start(_rows_of(committed))
-            return capture.next().records
+            return list(capture.next().records)
     tables = Tables.of(settings)
     with interruptible(), connect(settings.data_source, "windrow peek") as connection:
         layout = layout_of(connection, settings, settings.capture)

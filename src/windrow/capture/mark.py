@@ -24,8 +24,9 @@ from uuid import UUID, uuid4
 from psycopg.sql import SQL, Composable
 
 from windrow.capture.marks import Marked, MarkPosition
-from windrow.capture.protocol import Page, closed_on_error, selected
+from windrow.capture.protocol import Page, selected
 from windrow.capture.shards import predicate
+from windrow.closing import closed_on_error
 from windrow.database.adoption import layout_of
 from windrow.database.connections import Cursor, connect, interruptible, settle_plans
 from windrow.database.tables import Tables

@@ -6,7 +6,6 @@ new one starts from the position that was committed last.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
@@ -21,7 +20,7 @@ _ONE_IN: Final = 64
 class Page:
     """Messages in the order in which they are published, and the position that holds once they are published."""
 
-    records: list[Record]
+    records: Sequence[Record]
     position: Progress
     epoch: UUID | None
     """The epoch whose tasks may run, as the database said it with these rows."""
@@ -55,16 +54,6 @@ class Capture(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-@contextmanager
-def closed_on_error(capture: Capture) -> Iterator[None]:
-    """Leave no connection open where opening a capture fails half-way."""
-    try:
-        yield
-    except BaseException:
-        capture.close()
-        raise
 
 
 def selected(layout: Layout, fields: Sequence[str] = PARTS, *, some: bool = False) -> Iterator[str]:

@@ -9,7 +9,7 @@ Rows are ordered by id, not by transaction: a transaction may get its number ear
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -30,8 +30,10 @@ from windrow.capture.position import (
     objection,
     objection_to_rows,
 )
-from windrow.capture.protocol import Page, closed_on_error, selected
+from windrow.capture.protocol import Page, selected
 from windrow.capture.shards import predicate
+from windrow.closing import closed_on_error
+from windrow.columns import Columns
 from windrow.database.adoption import layout_of
 from windrow.database.connections import interruptible
 from windrow.database.postgres import connect, connection_string, settled
@@ -177,8 +179,7 @@ class SnapshotCapture:
             span = Span(self._position.lo, hi, self._position.after)
             self._ahead = self._batches(self._statement(span, self._paged, self._limits.records_at_once))
             rows = next(self._ahead, None)
-        columns = [column.to_pylist() for column in rows.columns] if rows else []
-        records = list(map(Record._make, zip(*columns, strict=True)))
+        records = Columns(rows) if rows else []
         window = self._position
         if records:
             self._position = replace(self._position, after=records[-1].id)
@@ -186,7 +187,7 @@ class SnapshotCapture:
             self._position = Position(self._position.database, lo=hi)
         return self._page(records, window, control, more=True)
 
-    def _page(self, records: list[Record], window: Position, control: Control, *, more: bool) -> Page:
+    def _page(self, records: Sequence[Record], window: Position, control: Control, *, more: bool) -> Page:
         return Page(
             records, self._position, control.epoch, lambda last: replace(window, after=last), more, control.release
         )

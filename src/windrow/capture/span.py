@@ -13,8 +13,9 @@ import pyarrow as pa
 from psycopg.sql import SQL
 
 from windrow.capture.position import MAX_SNAPSHOT, Position, Snapshot
-from windrow.capture.protocol import closed_on_error, selected
+from windrow.capture.protocol import selected
 from windrow.capture.snapshot import NO_BOUND, SnapshotCapture, Span, lasting
+from windrow.closing import closed_on_error
 from windrow.database.connections import interruptible
 from windrow.errors import PositionForeign
 from windrow.record import Shard

@@ -29,8 +29,9 @@ from psycopg.sql import Identifier
 from windrow.capture.log_position import LogPosition, announced
 from windrow.capture.pgoutput import Begin, Commit, Emitted, Relation, RowReader, said
 from windrow.capture.position import MAX_SNAPSHOT, REMEDY, Position, Snapshot, objection
-from windrow.capture.protocol import Page, closed_on_error
+from windrow.capture.protocol import Page
 from windrow.capture.snapshot import SnapshotCapture
+from windrow.closing import closed_on_error
 from windrow.database.adoption import layout_of
 from windrow.database.connections import connect, interruptible
 from windrow.database.replication import LogConnection, Reached, publication_of

@@ -14,7 +14,7 @@ among released dead letters stands beside it, and is committed before `publish` 
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from windrow.errors import Interrupted, PublishFailed
 from windrow.kafka.clients import committed_position, error_of, own_exception, position_reader
+from windrow.kafka.statistics import Statistics
 from windrow.observe.provider import send_spans
 from windrow.observe.sends import Sending
 from windrow.publish.protocol import Join
@@ -75,15 +76,16 @@ class AtLeastOncePublisher:
         settings: Settings,
         shard: Shard,
         purge: Callable[[Sequence[int]], None],
-        further: Mapping[str, Any] | None = None,
+        statistics: Statistics | None = None,
     ) -> None:
-        """Connect, with further settings of the client; nobody is disturbed before `open`."""
+        """Connect; nobody is disturbed before `open`."""
         self._purge = purge
         self._source = settings.source.encode()
         self._spans = send_spans(settings.tracing, settings.source)
         self._limit = settings.limits.max_in_flight_records or _IN_FLIGHT
         self._timeout = message_timeout(settings)
-        self._producer = Producer({**_config(settings, self._timeout), **(further or {})})
+        told = statistics.config() if statistics else {}
+        self._producer = Producer({**_config(settings, self._timeout), **told})
         self._figure = _Figure(settings, shard)
         self.committed: Committed | None = None
         """What the shard has published; None where it has never done so."""

@@ -14,19 +14,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final
+from operator import methodcaller
+from typing import Final, Protocol
 
 from confluent_kafka import TopicPartition
 
+from windrow.closing import closed_on_error
 from windrow.errors import Interrupted, RelayFenced
 from windrow.kafka.clients import committed_position, meet_coordinator, position_reader
 from windrow.kafka.contact import part_from
 from windrow.kafka.offsets_log import TOPIC as OFFSETS
 from windrow.kafka.offsets_log import logged_position
+from windrow.kafka.statistics import Statistics
 from windrow.observe.provider import send_spans
+from windrow.publish.direct import DirectTransactor, understands
 from windrow.publish.protocol import Join
-from windrow.publish.sending import DEFAULTS, producer_config, send
-from windrow.publish.transactor import SETTLE_WITHIN, Transactor, persist
+from windrow.publish.sending import DEFAULTS, producer_config
+from windrow.publish.transactor import Transactor, persist
 from windrow.record import Committed, Progress, Record, Released, Shard
 from windrow.settings import Settings
 
@@ -42,7 +46,7 @@ class PositionsPublisher:
 
     def __init__(self, settings: Settings) -> None:
         self._topic = settings.position_topic
-        self._transactor = _transactor(settings, "positions")
+        self._transactor = transactor(settings, "positions")
         with self._translated():
             self._transactor.init()
 
@@ -61,36 +65,60 @@ class PositionsPublisher:
             raise Interrupted(f"positions were not committed: {refused}") from refused
 
 
-def _transactor(settings: Settings, purpose: str, **further: Any) -> Transactor:
-    """One whose transactional id is stable for a shard, or for another purpose."""
-    own = {**further, "transactional.id": f"windrow.{settings.name}.{purpose}"}
-    return Transactor(producer_config(settings, DEFAULTS, own))
+class Transacting(Protocol):
+    """Makes transactions, one at a time, under a name that is stable; see `windrow.publish.transactor`."""
+
+    def connect(self) -> None: ...
+    def init(self) -> None: ...
+    def transaction(self) -> AbstractContextManager[None]: ...
+    def send(self, source: bytes, records: Sequence[Record], /) -> None: ...
+    def flush(self) -> None: ...
+    def finish(self, offsets: list[TopicPartition], membership: bytes, /, *, beside: bool = False) -> None: ...
+    def listen(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def transactor(settings: Settings, purpose: str, statistics: Statistics | None = None) -> Transacting:
+    """One whose transactional id is stable for a shard, or for another purpose. In Kafka's own protocol, unless the
+    brokers are older than that, or the user has set something that librdkafka alone knows.
+    """
+    config = producer_config(settings, DEFAULTS, {"transactional.id": f"windrow.{settings.name}.{purpose}"})
+    if understands({**settings.base_kafka_config, **settings.producer_kafka_config}):
+        direct = DirectTransactor(config, statistics)
+        if direct.speaks_all:
+            return direct
+        direct.close()
+    return Transactor({**config, **(statistics.config() if statistics else {})})
 
 
 class TransactionalPublisher:
     """Publishes the pages of one shard."""
 
-    def __init__(self, settings: Settings, shard: Shard, further: Mapping[str, Any] | None = None) -> None:
-        """Connect, with further settings of the clients; nobody is disturbed before `open`."""
+    def __init__(self, settings: Settings, shard: Shard, statistics: Statistics | None = None) -> None:
+        """Connect; nobody is disturbed before `open`."""
         self._settings, self._shard = settings, shard.index
         self._membership = b""
         self._source = settings.source.encode()
         self._spans = send_spans(settings.tracing, settings.source)
-        self._reader = position_reader(settings)
-        self._transactors = [_transactor(settings, f"{shard.index}.{place}", **(further or {})) for place in _PLACES]
         self._place = 0
         self.committed: Committed | None = None
         """Where the shard stands; None where it has never published."""
-        for each in self._transactors:
-            with each.translated():
-                each.producer.list_topics(settings.position_topic, timeout=SETTLE_WITHIN)
-        meet_coordinator(self._reader, settings)
+        self._reader = position_reader(settings)
+        self._transactors: list[Transacting] = []
+        with closed_on_error(self):
+            for place in _PLACES:
+                self._transactors.append(self._transacting(f"{shard.index}.{place}", statistics))
+                self._transactors[-1].connect()
+            meet_coordinator(self._reader, settings)
+
+    def _transacting(self, place: str, statistics: Statistics | None) -> Transacting:
+        return transactor(self._settings, place, statistics)
 
     def open(self, membership: bytes, known: Committed | None) -> None:
         """End and fence the predecessor, and read how far it came."""
         self._membership = membership
         with ThreadPoolExecutor(len(self._transactors)) as threads:
-            list(threads.map(Transactor.init, self._transactors))
+            list(threads.map(methodcaller("init"), self._transactors))
         told = self._ask()
         if told and known and told.age < known.age:
             self._remind(told, known)
@@ -143,29 +171,28 @@ class TransactionalPublisher:
     def listen(self) -> None:
         """Let the clients say what they have to say."""
         for each in self._transactors:
-            with each.translated():
-                each.producer.poll(0)
+            each.listen()
 
     def publish_pages(self, pages: Iterable[Sequence[Record]], progress: Progress) -> int:
         """Publish pages as they come, all in one transaction, and the progress that holds after the last; how many."""
-        with contextlib.ExitStack() as sending, self._transactor.transaction() as producer:
+        with contextlib.ExitStack() as sending, self._transactor.transaction():
             count = 0
             for page in pages:
-                send(producer, self._source, sending.enter_context(self._traced(page)))
+                self._transactor.send(self._source, sending.enter_context(self._traced(page)))
                 count += len(page)
             self._finish(self._after(count, progress))
         return count
 
     def _try_publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None) -> None:
-        with contextlib.ExitStack() as sending, self._transactor.transaction() as producer:
-            send(producer, self._source, sending.enter_context(self._traced(records)))
+        with contextlib.ExitStack() as sending, self._transactor.transaction():
+            self._transactor.send(self._source, sending.enter_context(self._traced(records)))
             count, joined = len(records), None
             if join:
                 self._transactor.flush()
                 joined = join()
             if joined:
                 more, progress = joined
-                send(producer, self._source, sending.enter_context(self._traced(more)))
+                self._transactor.send(self._source, sending.enter_context(self._traced(more)))
                 count += len(more)
             self._finish(self._after(count, progress), beside=joined is not None)
 
@@ -198,6 +225,6 @@ class TransactionalPublisher:
         part_from(self._reader)
 
     @property
-    def _transactor(self) -> Transactor:
+    def _transactor(self) -> Transacting:
         """The one whose turn it is."""
         return self._transactors[self._place]

@@ -5,7 +5,8 @@ tried. Every transaction shows a membership of the leader's group, and Kafka ref
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -14,19 +15,22 @@ from windrow.errors import Interrupted, PublishFailed, RelayFenced
 from windrow.kafka.clients import error_of, own_exception
 from windrow.kafka.contact import part_from
 from windrow.kafka.offsets import NeverReturned, sending_offsets
-from windrow.publish.sending import refusal
+from windrow.publish.sending import refusal, send
+from windrow.record import Record
 
 SETTLE_WITHIN: Final = 30.0
-_TAKES_SOME_WITHIN: Final = 5.0
+TAKES_SOME_WITHIN: Final = 5.0
 _ABORT_WITHIN: Final = 5.0
-_FENCED: Final = frozenset(
+_OUT_OF_THE_WAY_WITHIN: Final = 5.0
+_TRY_AGAIN_AFTER: Final = 0.02
+FENCED: Final = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001 - librdkafka's own codes start with an underscore
         KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.PRODUCER_FENCED,
     }
 )
-_NO_MEMBER: Final = frozenset(
+NO_MEMBER: Final = frozenset(
     {
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.ILLEGAL_GENERATION,
@@ -42,8 +46,10 @@ class MembershipOver(RelayFenced):
     """The leader whose membership this is leads no more, or in a new generation."""
 
 
-class _SequenceSkipped(Interrupted):
-    """librdkafka aborts the first transaction after one with a refused record; the same one goes through again."""
+class NotYet(Interrupted):
+    """What was before it is in the way of a transaction: aborted, the same one goes through again. Kafka may still be
+    ending the producer's last one; librdkafka aborts the first one after another with a refused record.
+    """
 
 
 class Transactor:
@@ -53,21 +59,34 @@ class Transactor:
         self._refusals: list[PublishFailed] = []
         self._in_transaction = self._stuck = False
         unknown_for = int(config["topic.metadata.propagation.max.ms"]) / 1000  # a topic, before its records are refused
-        self._takes_some_within = unknown_for + _TAKES_SOME_WITHIN
+        self._takes_some_within = unknown_for + TAKES_SOME_WITHIN
         self.producer = Producer({**config, "delivery.report.only.error": True, "on_delivery": self._refused})
 
     def init(self) -> None:
         with self.translated():
             self.producer.init_transactions(SETTLE_WITHIN)
 
+    def connect(self) -> None:
+        """Have a connection; nobody is disturbed."""
+        with self.translated():
+            self.producer.list_topics(timeout=SETTLE_WITHIN)
+
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Producer]:
+    def transaction(self) -> Iterator[None]:
         """Records may be sent; nothing is committed before `finish`."""
         with self.translated():
             self._refusals.clear()
             self.producer.begin_transaction()
             self._in_transaction = True
-            yield self.producer
+            yield
+
+    def send(self, source: bytes, records: Sequence[Record]) -> None:
+        send(self.producer, source, records)
+
+    def listen(self) -> None:
+        """Let the client say what it has to say."""
+        with self.translated():
+            self.producer.poll(0)
 
     def flush(self) -> None:
         """Wait until Kafka has taken what was sent, for as long as it takes any of it."""
@@ -118,12 +137,12 @@ class Transactor:
                 self._abort()  # which also brings the reports of what failed
             if self._refusals:
                 raise self._refusals[0] from exception
-            if error.code() in _FENCED:
+            if error.code() in FENCED:
                 raise RelayFenced(f"another has taken over: {error.str()}") from exception
-            if error.code() in _NO_MEMBER:
+            if error.code() in NO_MEMBER:
                 raise MembershipOver(f"the group has moved on: {error.str()}") from exception
             if error.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                raise _SequenceSkipped(f"Kafka broke off: {error.str()}") from exception
+                raise NotYet(f"Kafka broke off: {error.str()}") from exception
             raise Interrupted(f"Kafka broke off: {error.str()}") from exception
 
     def _abort(self) -> None:
@@ -139,8 +158,12 @@ class Transactor:
 
 
 def persist(attempt: Callable[[], None]) -> None:
-    """Make a transaction, and the same one again where librdkafka has aborted it for what was before it."""
-    try:
-        attempt()
-    except _SequenceSkipped:
-        attempt()
+    """Make a transaction, and the same one again while what was before it is in its way."""
+    deadline = time.monotonic() + _OUT_OF_THE_WAY_WITHIN
+    while True:
+        try:
+            return attempt()
+        except NotYet:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_TRY_AGAIN_AFTER)

@@ -68,9 +68,9 @@ class Transfer:
         persist(partial(self._try_commit, records, offset))
 
     def _try_commit(self, records: Sequence[Outgoing], offset: int) -> None:
-        with self._transactor.transaction() as producer:
+        with self._transactor.transaction():
             for each in records:
-                _send(producer, each)
+                _send(self._transactor.producer, each)
             reached = TopicPartition(self._own.topic, self._own.partition, offset)
             self._transactor.finish([reached], self._membership)
         self.committed = offset

@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
-from operator import attrgetter
 from typing import Final
 
 from windrow.beside import Beside
+from windrow.columns import keys_of
 from windrow.database.connections import Connection, connect
 from windrow.record import Record, Shard
 from windrow.relay.registry import Flight, Registry
@@ -25,7 +24,6 @@ from windrow.settings import Settings
 log = logging.getLogger(__name__)
 
 _TELL_EVERY: Final = 1.0
-_KEY: Final = attrgetter("key")
 
 
 class InFlight:
@@ -48,7 +46,7 @@ class InFlight:
     def count(self) -> Flight:
         """For any thread. Records without a key have none to count."""
         pages = self._pages.copy()
-        keys = set(map(_KEY, chain.from_iterable(pages)))
+        keys = set[bytes | None]().union(*map(keys_of, pages))
         return Flight(sum(map(len, pages)), len(keys - {None}))
 
 

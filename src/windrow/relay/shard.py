@@ -20,6 +20,7 @@ from uuid import UUID
 from windrow.capture.choice import capture_of
 from windrow.capture.mark import MarkCapture
 from windrow.capture.protocol import Capture, Page
+from windrow.columns import times_of
 from windrow.errors import DatabaseUnreachable, Interrupted, PublishFailed, RelayFenced, WindrowError
 from windrow.kafka.statistics import Statistics
 from windrow.pace import backoff, poll_delay
@@ -172,7 +173,7 @@ class ShardLoop:
             published = [page]
         for each in published:
             self._in_flight.committed()
-            self._tally.arrived([record.written_at for record in each.records], time.time())
+            self._tally.arrived(times_of(each.records), time.time())
         self._count(sum(len(each.records) for each in published))
 
     def _publish_joined(self, publisher: Publisher, page: Page, ahead: _Ahead) -> list[Page]:
@@ -314,7 +315,7 @@ class ShardLoop:
                 self._known = publisher.committed
 
     def _publisher(self, capture: Capture) -> Publisher:
-        told = Statistics(self._tally.hear).config()
+        told = Statistics(self._tally.hear)
         if isinstance(capture, MarkCapture) and self._settings.delivery == "at-least-once":
             return AtLeastOncePublisher(self._settings, self._shard, partial(self._purge, capture), told)
         return TransactionalPublisher(self._settings, self._shard, told)
