@@ -46,7 +46,18 @@ _SETTLING: Final = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-_WEIGHT: Final = dict.fromkeys(FENCED, 0) | dict.fromkeys(NO_MEMBER, 1) | dict.fromkeys(_SETTLING, 2)
+_MOVING: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # others know it
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+_PASSING: Final = _SETTLING | _MOVING
+_WEIGHT: Final = dict.fromkeys(FENCED, 0) | dict.fromkeys(NO_MEMBER, 1) | dict.fromkeys(_PASSING, 2)
 _ANY: Final = None
 _UNDERSTOOD: Final[Mapping[str, tuple[str, ...] | None]] = {
     "acks": ("all", "-1"),
@@ -177,7 +188,7 @@ class DirectTransactor:
         began, refused = time.monotonic(), list[Refused]()
         while self._waiting:
             connection, read = self._waiting.popleft()
-            refused += read(connection.receive())
+            refused += connection.receive(read)
         self._round_trip = time.monotonic() - began
         if refused:
             self._refuse(refused)
@@ -233,7 +244,7 @@ class DirectTransactor:
             if self._coordinator is None:
                 self.connect()
                 continue
-            error, who = messages.producer(self._coordinator.call(api, request, within=within))
+            error, who = self._coordinator.call(api, request, messages.producer, within)
             if not error:
                 return who
             if error not in _SETTLING or time.monotonic() > deadline:
@@ -250,7 +261,8 @@ class DirectTransactor:
     def _leaders(self, topic: str) -> Mapping[int, int]:
         found = self._cluster.topic(topic, self._options.unknown_for)
         if found.error:
-            self._refuse([Refused(Place(topic, 0), found.error, "")])
+            error = _error(found.error, "")
+            raise refusal(error, topic) or Interrupted(f"Kafka broke off: topic {topic}: {error.str()}")
         return found.leaders
 
     def _partitions(self, topic: str) -> int:
@@ -288,15 +300,15 @@ class DirectTransactor:
         if not self.in_transaction:
             return
         while self._waiting:
-            connection, _ = self._waiting.popleft()
-            connection.receive(_ABORT_WITHIN)
+            connection, read = self._waiting.popleft()
+            connection.receive(read, _ABORT_WITHIN)
         self.in_transaction = False  # or the connection is broken: one try is enough
         self.end(commit=False, within=_ABORT_WITHIN)
 
     def _refuse(self, refused: Sequence[Refused]) -> None:
-        """Raise what weighs most: being fenced, then what is refused for good, which may be why the rest is."""
+        """Raise what weighs most: what is refused for good, which may be why the rest is, then being fenced."""
         for place, code, reason in refused:
-            if code not in FENCED and (error := refusal(_error(code, reason), place.topic)):
+            if code not in _PASSING and (error := refusal(_error(code, reason), place.topic)):
                 raise error
         worst = min(refused, key=lambda each: _WEIGHT.get(each.error, len(_WEIGHT)))
         self._raise(worst.error, worst.reason)
@@ -307,8 +319,9 @@ class DirectTransactor:
             raise RelayFenced(f"another has taken over: {told}")
         if code in NO_MEMBER:
             raise MembershipOver(f"the group has moved on: {told}")
-        if code in _SETTLING:
+        if code in _PASSING:
             self._groups.clear()
+            self._cluster.forget()
             raise NotYet(f"Kafka broke off: {told}")
         raise Interrupted(f"Kafka broke off: {told}")
 

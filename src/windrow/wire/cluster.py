@@ -73,11 +73,15 @@ class Cluster:
                 time.sleep(_ASK_AGAIN_AFTER)
         return self._topics[name]
 
+    def forget(self) -> None:
+        """Ask anew who leads what."""
+        self._topics.clear()
+
     def coordinator(self, key: str, *, transactional: bool, within: float) -> Connection:
         deadline = time.monotonic() + within
         while True:
             request = messages.find_coordinator(key, transactional=transactional)
-            error, node = messages.coordinator(self._first.call(messages.FIND_COORDINATOR, request))
+            error, node = self._first.call(messages.FIND_COORDINATOR, request, messages.coordinator)
             if not error:
                 self._nodes[node.number] = node
                 return self.node(node.number)
@@ -98,7 +102,7 @@ class Cluster:
             each.close()
 
     def _ask(self, topics: list[str]) -> dict[str, Topic]:
-        nodes, found = messages.described(self._first.call(messages.METADATA, messages.metadata(topics)))
+        nodes, found = self._first.call(messages.METADATA, messages.metadata(topics), messages.described)
         self._nodes |= {node.number: node for node in nodes}
         self._asked_at = time.monotonic()
         return found

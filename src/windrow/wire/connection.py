@@ -8,10 +8,10 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Final
+from typing import Final, TypeVar
 
 from windrow.errors import Interrupted
 from windrow.wire import messages
@@ -19,8 +19,11 @@ from windrow.wire.codec import Reader
 from windrow.wire.messages import Api, Piece
 from windrow.wire.security import Security
 
+T = TypeVar("T")
+
 CLIENT: Final = "windrow"
 _CONNECT_WITHIN: Final = 5.0
+_LARGEST_ANSWER: Final = 100_000_000
 _PIECES: Final = 512
 """How many the system takes at once."""
 
@@ -37,15 +40,10 @@ class Connection:
         self._socket: socket.socket | None = None
         with self._interruptible():
             self._socket = _connected(host, port, security)
-            self.speaks_all = messages.has_all(
-                self.call(messages.API_VERSIONS, messages.api_versions(version("windrow")))
-            )
+            asked = messages.api_versions(version("windrow"))
+            self.speaks_all = self.call(messages.API_VERSIONS, asked, messages.has_all)
             if security.mechanism:
                 self._authenticate(security)
-
-    @property
-    def unanswered(self) -> int:
-        return len(self._unanswered)
 
     def send(self, api: Api, *pieces: Piece) -> None:
         self._correlation += 1
@@ -57,22 +55,23 @@ class Connection:
         self.sent_bytes += size + 4
         self.requests += 1
 
-    def receive(self, within: float | None = None) -> Reader:
-        """The answer to the oldest request that has none."""
+    def receive(self, read: Callable[[Reader], T], within: float | None = None) -> T:
+        """What is read of the answer to the oldest request that has none."""
         api, expected = self._unanswered.popleft()
         with self._interruptible():
             self._opened.settimeout(within or self._within)
             (size,) = struct.unpack(">i", self._read(4))
+            if size > _LARGEST_ANSWER:
+                raise ConnectionError(f"an answer of {size:,} bytes")
             correlation, answer = messages.answered(api, self._read(size))
-            self._opened.settimeout(self._within)
-        if correlation != expected:
-            raise Interrupted(f"Kafka broke off: broker {self.address} answers what it was not asked")
-        return answer
+            if correlation != expected:
+                raise ConnectionError("an answer to what was not asked")
+            return read(answer)
 
-    def call(self, api: Api, *pieces: Piece, within: float | None = None) -> Reader:
+    def call(self, api: Api, request: bytes, read: Callable[[Reader], T], within: float | None = None) -> T:
         """Send, and wait for the answer; nothing else may be unanswered."""
-        self.send(api, *pieces)
-        return self.receive(within)
+        self.send(api, request)
+        return self.receive(read, within)
 
     def close(self) -> None:
         if self._socket:
@@ -110,17 +109,17 @@ class Connection:
 
     def _authenticate(self, security: Security) -> None:
         name = security.mechanism.encode()
-        answer = self.call(messages.SASL_HANDSHAKE, struct.pack(">h", len(name)) + name)
-        if answer.number("h"):
+        error = self.call(messages.SASL_HANDSHAKE, struct.pack(">h", len(name)) + name, messages.first_error)
+        if error:
             raise Interrupted(f"broker {self.address} does not offer sasl.mechanism {security.mechanism}")
         security.authenticate(self._exchange)
 
     def _exchange(self, step: bytes) -> bytes:
-        answer = self.call(messages.SASL_AUTHENTICATE, messages.sasl_authenticate(step))
-        error, reason = answer.number("h"), answer.text()
+        request = messages.sasl_authenticate(step)
+        error, reason, answer = self.call(messages.SASL_AUTHENTICATE, request, messages.authenticated)
         if error:
             raise Interrupted(f"broker {self.address}: {reason or 'authentication failed'}")
-        return answer.content() or b""
+        return answer
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:

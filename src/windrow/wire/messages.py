@@ -104,6 +104,15 @@ def sasl_authenticate(step: bytes) -> bytes:
     return unsigned(len(step) + 1) + step + NO_TAGS
 
 
+def first_error(answer: Reader) -> int:
+    return answer.number("h")
+
+
+def authenticated(answer: Reader) -> tuple[int, str, bytes]:
+    """An error and its reason, or what the broker says."""
+    return answer.number("h"), answer.text(), answer.content() or b""
+
+
 def api_versions(version: str) -> bytes:
     return text("windrow") + text(version) + NO_TAGS
 
