@@ -37,6 +37,7 @@ from windrow.kafka.clients import (
     position_reader,
 )
 from windrow.publish.sending import DEFAULTS
+from windrow.publish.transaction import detour
 from windrow.record import Committed
 from windrow.settings import Limits, Settings
 
@@ -116,8 +117,28 @@ def examine_group(settings: Settings, cluster: Cluster, shards: int) -> Generato
         yield ok("group", f"{settings.position_group_id} keeps positions of {len(committed)} of {shards} shards")
         if settings.delivery == "exactly-once":
             yield from _examine_transaction(settings, reader)
+            yield from _examine_path(settings)
     yield from _examine_members(settings, cluster.admin)
     return committed
+
+
+def _examine_path(settings: Settings) -> Iterator[Finding]:
+    """Which of the two ways shards publish on."""
+    try:
+        reason = detour(settings)
+    except Interrupted as error:
+        yield failed(
+            "publishing", str(error), "see that the brokers can be reached from here as bootstrap.servers says"
+        )
+        return
+    if reason is None:
+        yield ok("publishing", "in Kafka's own protocol")
+    else:
+        yield info(
+            "publishing",
+            f"by librdkafka, which takes longer, since {reason}",
+            "leave out what you do not need, or upgrade the brokers to Kafka 4",
+        )
 
 
 def _examine_transaction(settings: Settings, reader: Consumer) -> Iterator[Finding]:

@@ -90,13 +90,14 @@ _UNDERSTOOD: Final[Mapping[str, tuple[str, ...] | None]] = {
 }
 
 
-def understands(given: Mapping[str, str]) -> bool:
-    """Whether all that a user has set for his producers means something here; librdkafka knows the rest."""
-    for name, value in given.items():
-        choices = _UNDERSTOOD.get(name, ())
-        if choices is not _ANY and str(value).lower() not in {each.lower() for each in choices}:
-            return False
-    return True
+def not_understood(given: Mapping[str, str]) -> list[str]:
+    """Of all that a user has set for his producers, what means nothing here; librdkafka knows it."""
+    return [
+        name
+        for name, value in given.items()
+        if (choices := _UNDERSTOOD.get(name, ())) is not _ANY
+        and str(value).lower() not in {each.lower() for each in choices}
+    ]
 
 
 @dataclass(frozen=True, slots=True)

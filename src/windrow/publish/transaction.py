@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from operator import methodcaller
 from typing import Final, Protocol
@@ -27,7 +27,7 @@ from windrow.kafka.offsets_log import TOPIC as OFFSETS
 from windrow.kafka.offsets_log import logged_position
 from windrow.kafka.statistics import Statistics
 from windrow.observe.provider import send_spans
-from windrow.publish.direct import DirectTransactor, understands
+from windrow.publish.direct import DirectTransactor, not_understood
 from windrow.publish.protocol import Join
 from windrow.publish.sending import DEFAULTS, producer_config
 from windrow.publish.transactor import Transactor, persist
@@ -83,12 +83,20 @@ def transactor(settings: Settings, purpose: str, statistics: Statistics | None =
     brokers are older than that, or the user has set something that librdkafka alone knows.
     """
     config = producer_config(settings, DEFAULTS, {"transactional.id": f"windrow.{settings.name}.{purpose}"})
-    if understands({**settings.base_kafka_config, **settings.producer_kafka_config}):
+    if not not_understood({**settings.base_kafka_config, **settings.producer_kafka_config}):
         direct = DirectTransactor(config, statistics)
         if direct.speaks_all:
             return direct
         direct.close()
     return Transactor({**config, **(statistics.config() if statistics else {})})
+
+
+def detour(settings: Settings) -> str | None:
+    """Why shards publish by librdkafka, if they do."""
+    if names := not_understood({**settings.base_kafka_config, **settings.producer_kafka_config}):
+        return f"{', '.join(names)} is set"
+    with closing(transactor(settings, "doctor")) as made:
+        return None if isinstance(made, DirectTransactor) else "the cluster has no transactions of version 2"
 
 
 class TransactionalPublisher:
