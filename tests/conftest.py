@@ -29,17 +29,20 @@ pytest_plugins = [
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Those that may take long come first, and each process gets its share of them: at the end, none waits for the long
-    one of another. To begin with, a process is given one stretch of the list, all of about the same length.
+    """Those that may take long come first: at the end, no process waits for another's long one. Half of the processes
+    share them, since they work hard as well, and all at once would keep each other from their work.
+
+    To begin with, a process is given one stretch of the list, all of about the same length.
     """
     processes = getattr(config, "workerinput", {}).get("workercount", 1)
+    sharing = (processes + 1) // 2
     long = _inseparable(sorted(filter(_patience, items), key=_patience, reverse=True))
     others = [each for each in items if not _patience(each)]
     left = len(items)
     items.clear()
     for number in range(processes):
         length = left // (processes - number)
-        share = [each for group in long[number::processes] for each in group]
+        share = [each for group in long[number::sharing] for each in group] if number < sharing else []
         many = max(0, length - len(share))
         items += [*share, *others[:many]]
         others = others[many:]
