@@ -39,6 +39,7 @@ def kafka() -> Iterator[embedded.Kafka]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    running = session({"master": "local[4]"}, "tests")
+    # A shuffle has 200 parts where nobody says otherwise, and a stream's state a store in each; here are a few rows.
+    running = session({"master": "local[4]", "spark.sql.shuffle.partitions": "4"}, "tests")
     yield running
     running.stop()
