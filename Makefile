@@ -4,10 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARCHIVE := .venv/spark.jsa
 # Processes that run tests, each with servers of its own; many tests wait more than they work.
-WORKERS ?= 2
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench-peers check format docs lock clean
+.PHONY: help setup demo test quick-spark bench-peers check format docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,9 +24,13 @@ $(READY): requirements.lock pyproject.toml tools/setup.py
 demo: $(READY) ## the main job on embedded servers: an order service, the relay on Spark, a consumer, a verdict
 	@exec $(BIN)/windrow demo $(ARGS)
 
+quick-spark: $(ARCHIVE)
+
 $(ARCHIVE): $(READY) tools/spark_archive.py
 	-@$(BIN)/python tools/spark_archive.py $@
 
+# Tests start hundreds of interpreters, which are to find compiled what the first one has read.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) $(ARCHIVE) ## the tests, on real servers that they start themselves (ARGS="-k word" picks some)
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 

@@ -95,6 +95,7 @@ class Connect(_SparkServer):
             "spark.driver.host": ports.HOST,
             "spark.ui.enabled": "false",
             "spark.sql.warehouse.dir": self.folder / "warehouse",
+            "spark.sql.shuffle.partitions": 4,
         }
         given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")

@@ -91,7 +91,7 @@ def postgres_outbox(postgres: embedded.Postgres) -> Iterator[Database]:
     port = postgres.port
     url = f"postgresql://postgres@127.0.0.1:{port}/{name}"
     with connect(postgres.url) as server:
-        server.execute(f"CREATE DATABASE {name}".encode())
+        server.execute(f"CREATE DATABASE {name} STRATEGY file_copy".encode())  # of two, the quick one without a disk
         with connect(url) as connection:
             settings = Settings.load(
                 environment={}, data_source=url, base_kafka_config={"bootstrap.servers": "none:9092"}

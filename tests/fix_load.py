@@ -21,7 +21,7 @@ class Load:
     """One writer at work, and the history of what it did."""
 
     def __init__(
-        self, pipeline: Pipeline, padding: Callable[[str, int], str] | None = None, pause: float = 0.002
+        self, pipeline: Pipeline, padding: Callable[[str, int], str] | None = None, pause: float = 0.01
     ) -> None:
         """The padding is added to the first part of a key's transaction, by its number."""
         self._pipeline, self._pause = pipeline, pause

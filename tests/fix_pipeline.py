@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,14 +30,21 @@ from windrow.relay.setup import Storage, prepare
 from windrow.settings import Settings
 
 DEADLINE = 60.0
+SOON, SELDOM = 0.02, 0.2
+"""Seconds between two looks."""
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:
-    """Wait until the condition holds; fail with `what` if it does not in time."""
-    deadline = time.monotonic() + seconds
+    """Wait until the condition holds; fail with `what` if it does not in time.
+
+    A look that costs something is taken less often: it must not take the processor from what it waits for.
+    """
+    began = looked = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
+        now = time.monotonic()
+        assert now < began + seconds, f"not within {seconds} s: {what}"
+        time.sleep(min(max(SOON, 2 * (now - looked)), SELDOM))
+        looked = time.monotonic()
 
 
 def received(settings: Settings, topic: str) -> list[Received]:
@@ -51,6 +58,8 @@ def received(settings: Settings, topic: str) -> list[Received]:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
+                # The end of a partition is told with an answer, and an empty answer is held back for so long.
+                "fetch.wait.max.ms": 10,
             },
         )
     )
@@ -96,6 +105,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.settings.outbox_table, max_value_bytes=100_000_000)
         self._published = 0
+        self._positions: Consumer | None = None
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -128,10 +138,21 @@ class Pipeline:
 
     def published(self) -> int:
         """How many messages relays have published, whoever runs them; what it was before while Kafka is away."""
-        with suppress(Interrupted, DatabaseUnreachable), closing(position_reader(self.settings)) as reader:
+        self._positions = self._positions or position_reader(self.settings)
+        try:
             shards = range(Registry(self.settings).shards())
-            self._published = sum(at.published for at in committed_positions(reader, self.settings, shards).values())
+            committed = committed_positions(self._positions, self.settings, shards)
+        except (Interrupted, DatabaseUnreachable):
+            self.close()  # one that has lost its broker waits ever longer until it looks for it again
+        else:
+            self._published = sum(at.published for at in committed.values())
         return self._published
+
+    def close(self) -> None:
+        """Close what was opened to look at positions."""
+        if self._positions:
+            self._positions.close()
+            self._positions = None
 
     def committed(self, shard: int = 0) -> Committed:
         """What Kafka tells of a shard."""
@@ -255,6 +276,7 @@ def make_pipeline(
 
     yield make
     for pipeline in made:
+        pipeline.close()
         if pipeline.settings.tails:
             drop_slots(pipeline.settings)
 
@@ -271,9 +293,10 @@ def drop_slots(settings: Settings) -> None:
 @pytest.fixture
 def make_foreign(
     database: embedded.Postgres | embedded.MariaDB, kafka: embedded.Kafka, spark: SparkSession, strategy: dict[str, str]
-) -> Callable[..., Any]:
+) -> Iterator[Callable[..., Any]]:
     """Make a pipeline of this kind over such a table, with settings of its own."""
     chosen = {name: value for name, value in strategy.items() if name != "database"}
+    made: list[Foreign] = []
 
     def make(kind: type[Foreign], table: str, topic: str = "{name}.messages", **settings: Any) -> Foreign:
         name = f"foreign_{uuid4().hex[:8]}"
@@ -286,11 +309,14 @@ def make_foreign(
             **{**chosen, **settings},
         )
         pipeline = kind(loaded, topic.format(name=name), spark)
+        made.append(pipeline)
         create_topic(loaded, pipeline.topic, 2)
         pipeline.execute(table)
         return pipeline
 
-    return make
+    yield make
+    for each in made:
+        each.close()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ LEASES = 4.0
 
 
 def test_every_fault_once(tmp_path: Path) -> None:
-    load = Load(TOPIC, seed=1, writers=4, rate=40.0)
+    load = Load(TOPIC, seed=1, writers=4, rate=20.0)
     with open_ground(tmp_path, load, print, limits={"sessionTimeout": "3s"}) as ground:
         known = faults(detection(ground.settings), clocks=library() is not None)
         steps = [Step(0.0, HOLD, (name,)) for name in known]
@@ -33,7 +33,7 @@ def test_every_fault_once(tmp_path: Path) -> None:
 
 
 def test_one_of_three_brokers_is_lost_and_comes_back(tmp_path: Path) -> None:
-    load = Load(TOPIC, seed=2, writers=4, rate=40.0)
+    load = Load(TOPIC, seed=2, writers=4, rate=20.0)
     with open_ground(tmp_path, load, print, brokers=3, limits={"sessionTimeout": "3s"}) as ground:
         known = faults(detection(ground.settings), brokers=3)
         steps = [Step(0.0, HOLD, (name,)) for name in ("one broker killed", "one broker paused")]
@@ -44,7 +44,7 @@ def test_one_of_three_brokers_is_lost_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_queue_that_is_fed_by_the_outbox_has_every_message_taken_once(tmp_path: Path) -> None:
-    load = Load(TOPIC, seed=3, writers=4, rate=40.0, queues=True)
+    load = Load(TOPIC, seed=3, writers=4, rate=20.0, queues=True)
     with open_ground(tmp_path, load, print, limits={"sessionTimeout": "3s"}) as ground:
         known = faults(detection(ground.settings), queues=True)
         names = ("worker killed", "worker paused", "tracker killed", "broker killed")

@@ -19,15 +19,16 @@ def test_committed_messages_come_in_order_and_no_others(
     shards = 1 if strategy["capture"] == "tail" else 2
     limits = {"pageRecords": 40, "sweepAfter": "50ms"}
     pipeline = make_pipeline(partitions=3, shards=shards, epoch="1s", limits=limits)
-    load = Load(pipeline, pause=0.02)
+    load = Load(pipeline, pause=0.05)
     with ExitStack() as opened:
         late = [load.begin(opened.enter_context(pipeline.connect()), f"late {number}") for number in range(10)]
         random.shuffle(late)
         with load.running():
             with pipeline.relay() as relay:
-                for commit in late[:8]:
+                for first, second in zip(late[:8:2], late[1:8:2], strict=True):
                     pipeline.wait_published(relay, pipeline.published() + 5)
-                    commit()
+                    first()
+                    second()
                 epochs = relay.epochs
                 wait_for(lambda: relay.epochs > epochs, "an epoch to turn")
             late[8]()

@@ -29,7 +29,7 @@ class QueueSize:
 
 
 FULL_QUEUE: Final = QueueSize(messages=500_000, rounds=3, expiring=1_000, in_flight=100_000)
-QUICK_QUEUE: Final = QueueSize(messages=20_000, rounds=1, expiring=100, in_flight=1_000)
+QUICK_QUEUE: Final = QueueSize(messages=5_000, rounds=1, expiring=100, in_flight=1_000)
 
 
 def measure_queue(kafka: str | None, size: QueueSize, say: Callable[[str], None]) -> dict[str, Any]:
