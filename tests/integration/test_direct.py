@@ -3,6 +3,8 @@
 librdkafka's transactor is held beside it: whoever reads the topic cannot tell which of the two has written it.
 """
 
+import select
+import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -23,6 +25,7 @@ from windrow.publish.transaction import Transacting, transactor
 from windrow.publish.transactor import MembershipOver, Transactor, persist
 from windrow.record import Record
 from windrow.settings import Settings
+from windrow.wire import cluster
 
 LIBRDKAFKA = {"queue.buffering.max.messages": "100000"}
 """What the protocol's own side does not know, so that librdkafka is taken."""
@@ -163,6 +166,36 @@ def test_leader_whose_membership_is_over_is_refused(pipeline: Pipeline) -> None:
             persist(partial(attempt, 2))
     assert pipeline.values() == [b"value 1"]
     assert not pipeline.transaction_open()
+
+
+def test_connections_that_brokers_would_close_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_IDLE", 0.1)
+    with embedded.Kafka(settings={"connections.max.idle.ms": 1_000}) as kafka:
+        given = {**DEFAULTS, **kafka.client_config}
+        with (
+            closing(DirectTransactor({**given, "transactional.id": "kept"})) as kept,
+            closing(DirectTransactor({**given, "transactional.id": "idle"})) as idle,
+        ):
+            kept.init()
+            idle.init()
+
+            def is_closed() -> bool:
+                kept.listen()
+                return _hung_up(idle)
+
+            wait_for(is_closed, "the broker to close what is idle")
+            kept.init()
+            with pytest.raises(Interrupted, match="Kafka broke off"):
+                idle.init()
+
+
+def _hung_up(transactor: DirectTransactor) -> bool:
+    return all(_ended(each._opened) for each in transactor._cluster.connections)
+
+
+def _ended(connected: socket.socket) -> bool:
+    readable, _, _ = select.select([connected], [], [], 0)
+    return bool(readable)
 
 
 def test_what_is_closed_in_the_middle_keeps_no_consumer_waiting(pipeline: Pipeline) -> None:

@@ -37,7 +37,16 @@ def test_sound_setup_has_no_failure_and_its_relay_is_not_disturbed(make_pipeline
         pipeline.wait_published(relay, 40)
         assert [type(event) for event in events if not isinstance(event, MeterRead)] == [LeaderAcquired]
     assert of(findings, "failed") == {}
-    assert of(findings, "ok").keys() >= {"database", "outbox", "rights", "kafka", "transactions", "publishing", "positions", "leader"}
+    assert of(findings, "ok").keys() >= {
+        "database",
+        "outbox",
+        "rights",
+        "kafka",
+        "transactions",
+        "publishing",
+        "positions",
+        "leader",
+    }
     assert of(findings, "ok")["topics"] == [f"{pipeline.topic} takes the messages and keeps them"]
     assert len(pipeline.values()) == 40
 

@@ -215,7 +215,8 @@ class DirectTransactor:
         self.in_transaction = False
 
     def listen(self) -> None:
-        """Now and then, tell how it is."""
+        """Now and then, keep connections and tell how they are."""
+        self._cluster.keep()
         if self._statistics and time.monotonic() >= self._tell_at:
             self._tell_at = time.monotonic() + _TELL_EVERY
             connections = self._cluster.connections

@@ -14,6 +14,7 @@ from windrow.wire.security import Security
 
 _PORT: Final = 9092
 _ASK_AGAIN_AFTER: Final = 0.05
+_IDLE: Final = 60.0
 _SETTLING: Final = (14, 15, 16)  # the coordinator is loading, not there yet, or another one
 _NOT_YET: Final = 5  # a topic that is being created has no leader
 UNKNOWN_TOPIC: Final = 3
@@ -96,6 +97,12 @@ class Cluster:
             node = self._nodes[number]
             self._open[number] = Connection(node.host, node.port, self._security, self._within)
         return self._open[number]
+
+    def keep(self) -> None:
+        """Talk to brokers that have heard nothing for a while: they close idle connections after some minutes."""
+        for each in self.connections:
+            if time.monotonic() - each.used_at > _IDLE:
+                each.call(messages.METADATA, messages.metadata([]), messages.described)
 
     def close(self) -> None:
         for each in self.connections:

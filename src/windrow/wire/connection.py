@@ -7,6 +7,7 @@ Invariant: whatever is wrong with a connection is an `Interrupted`, after which 
 import socket
 import ssl
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class Connection:
     def __init__(self, host: str, port: int, security: Security, within: float) -> None:
         self.address = f"{host}:{port}"
         self.sent_bytes = self.requests = 0
+        self.used_at = time.monotonic()
         self._within = within
         self._correlation = 0
         self._unanswered: deque[tuple[Api, int]] = deque()
@@ -54,6 +56,7 @@ class Connection:
         self._unanswered.append((api, self._correlation))
         self.sent_bytes += size + 4
         self.requests += 1
+        self.used_at = time.monotonic()
 
     def receive(self, read: Callable[[Reader], T], within: float | None = None) -> T:
         """What is read of the answer to the oldest request that has none."""
