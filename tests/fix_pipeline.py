@@ -224,6 +224,7 @@ def strategy() -> dict[str, str]:
 _ON_MARIADB = {"database": "mariadb", "capture": "mark"}
 _CAPTURES = [{"capture": "snapshot"}, {"capture": "mark"}, _ON_MARIADB]
 _LOG = {"capture": "tail"}
+_BY_LIBRDKAFKA = {"producer_kafka_config": {"compression.type": "lz4"}}
 _DELIVERIES = [
     *_CAPTURES,
     *({**each, "delivery": "at-least-once"} for each in ({"capture": "mark"}, _ON_MARIADB)),
@@ -240,12 +241,13 @@ _STRATEGIES = [
 """All that make sense: snapshots and the log are PostgreSQL's, and they note nothing in the rows."""
 
 
-def _named(strategy: dict[str, str]) -> str:
-    return " ".join(strategy.values())
+def _named(strategy: dict[str, Any]) -> str:
+    return " ".join(map(str, strategy.values()))
 
 
 CAPTURES = pytest.mark.parametrize("strategy", _CAPTURES, ids=_named)
-CAPTURES_AND_LOG = pytest.mark.parametrize("strategy", [*_CAPTURES, _LOG], ids=_named)
+WAYS = pytest.mark.parametrize("strategy", [*_CAPTURES, _LOG, _BY_LIBRDKAFKA], ids=_named)
+"""All ways in which a page is read, and both in which it is published exactly once."""
 OTHERS = pytest.mark.parametrize("strategy", [*_CAPTURES[1:], _LOG], ids=_named)
 """All but snapshots."""
 DATABASES = pytest.mark.parametrize("strategy", [{"capture": "snapshot"}, _ON_MARIADB], ids=["postgres", "mariadb"])

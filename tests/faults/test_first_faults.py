@@ -6,13 +6,13 @@ import pytest
 
 from fix_faults import kill_python_workers_while
 from fix_load import Load
-from fix_pipeline import CAPTURES_AND_LOG, OTHERS, Pipeline, wait_for
+from fix_pipeline import OTHERS, WAYS, Pipeline, wait_for
 from windrow import embedded
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
 
-@CAPTURES_AND_LOG
+@WAYS
 def test_killing_the_python_worker_in_mid_transaction_loses_and_doubles_nothing(
     make_pipeline: Callable[..., Pipeline],
 ) -> None:

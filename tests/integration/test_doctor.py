@@ -51,6 +51,11 @@ def test_sound_setup_has_no_failure_and_its_relay_is_not_disturbed(make_pipeline
     assert len(pipeline.values()) == 40
 
 
+def test_setting_that_makes_publishing_slower_is_named(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(producer_kafka_config={"compression.type": "lz4"})
+    assert "since compression.type is set" in of(list(examine(pipeline.settings)), "info")["publishing"][0]
+
+
 def test_messages_that_kafka_will_refuse_are_found_before_it_does(pipeline: Pipeline) -> None:
     small = f"{pipeline.settings.name}.small"
     create_topic(pipeline.settings, small, 1, **{"max.message.bytes": "1000"})
