@@ -40,12 +40,13 @@ _BROKER: Final = {
 _RELAY: Final[Mapping[str, Any]] = {
     "name": "lab",
     "shards": 1,
-    # Short, so that heirs, purges and full buffers are part of every run.
+    # Short, so that heirs and purges are part of every run.
     "epoch": "20s",
     "purge": {"interval": "1s"},
-    "producer_kafka_config": {"queue.buffering.max.messages": "1000"},
     "spark": {"master": "local[4]"},
 }
+_SMALL_BUFFERS: Final = {"queue.buffering.max.messages": "1000"}
+"""Of librdkafka's producers, so that they can be full; a transaction's are the sockets'."""
 
 
 @dataclass
@@ -135,7 +136,11 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
         kafka = embedded.Kafka(brokers, settings=_BROKER, proxies=[each.port for each in kafka_links])
         stack.enter_context(kafka)
         direct = Settings.load(
-            environment={}, data_source=server.url, base_kafka_config=kafka.client_config, **{**_RELAY, **settings}
+            environment={},
+            data_source=server.url,
+            base_kafka_config=kafka.client_config,
+            producer_kafka_config=_SMALL_BUFFERS if settings.get("delivery") == "at-least-once" else {},
+            **{**_RELAY, **settings},
         )
         through = dataclasses.replace(
             direct,
