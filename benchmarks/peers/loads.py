@@ -53,10 +53,10 @@ class PeerSize:
 
 
 FULL: Final = PeerSize(
-    backlog=200_000,
+    backlog=500_000,
     mixed=50_000,
     traffic=20_000,
-    patience=10.0,
+    patience=15.0,
     warm_up=5.0,
     live=10.0,
     late=5.0,

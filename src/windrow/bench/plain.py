@@ -13,6 +13,9 @@ from confluent_kafka import Producer, TopicPartition
 from windrow.bench.load import HEADERS, KEYS, key_of, value_of
 from windrow.kafka.clients import client_config, position_reader
 from windrow.publish.sending import DEFAULTS
+from windrow.publish.transaction import transactor
+from windrow.publish.transactor import persist
+from windrow.record import Record
 from windrow.settings import Settings
 
 _WITHIN: Final = 30.0
@@ -48,6 +51,23 @@ def round_trips(settings: Settings, topic: str, count: int) -> list[float]:
             publisher.publish([record])
             seconds.append(time.monotonic() - started)
     return seconds
+
+
+def relay_transactions(settings: Settings, topic: str, count: int) -> None:
+    """Make so many transactions of one record and one offset, as a relay makes them."""
+    record = Record(0, topic, b"0", value_of(0), [], [], None, None)
+    position = TopicPartition(settings.position_topic, 0, 0)
+    with closing(position_reader(settings)) as reader, closing(transactor(settings, "warm")) as by:
+        membership = reader.consumer_group_metadata()
+        by.init()
+
+        def attempt() -> None:
+            with by.transaction():
+                by.send(b"bench", [record])
+                by.finish([position], membership)
+
+        for _ in range(count):
+            persist(attempt)
 
 
 class _Publisher:
