@@ -130,7 +130,7 @@ def _write(settings: Settings, write: Write, partition: int, batches: Iterator[p
         return Written(0)
     with closing(position_reader(settings)) as member:
         membership: bytes = member.consumer_group_metadata()
-    with closing(TransactionalPublisher(settings, Shard(0, 1))) as publisher:
+    with closing(TransactionalPublisher(settings, Shard(0, 1), repeatable=False)) as publisher:
         publisher.open(membership, None)
         if publisher.committed and not _precedes(publisher.committed.position, write):
             for _ in pages:

@@ -78,12 +78,15 @@ class Transacting(Protocol):
     def close(self) -> None: ...
 
 
-def transactor(settings: Settings, purpose: str, statistics: Statistics | None = None) -> Transacting:
+def transactor(
+    settings: Settings, purpose: str, statistics: Statistics | None = None, *, repeatable: bool = True
+) -> Transacting:
     """One whose transactional id is stable for a shard, or for another purpose. In Kafka's own protocol, unless the
-    brokers are older than that, or the user has set something that librdkafka alone knows.
+    brokers are older than that, or the user has set something that librdkafka alone knows; or what is sent cannot be
+    sent again, and so is better sent by librdkafka, which is patient within a transaction.
     """
     config = producer_config(settings, DEFAULTS, {"transactional.id": f"windrow.{settings.name}.{purpose}"})
-    if not not_understood({**settings.base_kafka_config, **settings.producer_kafka_config}):
+    if repeatable and not not_understood({**settings.base_kafka_config, **settings.producer_kafka_config}):
         direct = DirectTransactor(config, statistics)
         if direct.speaks_all:
             return direct
@@ -102,9 +105,11 @@ def detour(settings: Settings) -> str | None:
 class TransactionalPublisher:
     """Publishes the pages of one shard."""
 
-    def __init__(self, settings: Settings, shard: Shard, statistics: Statistics | None = None) -> None:
-        """Connect; nobody is disturbed before `open`."""
-        self._settings, self._shard = settings, shard.index
+    def __init__(
+        self, settings: Settings, shard: Shard, statistics: Statistics | None = None, *, repeatable: bool = True
+    ) -> None:
+        """Connect; nobody is disturbed before `open`. What comes once only (`publish_pages`) is not repeatable."""
+        self._settings, self._shard, self._repeatable = settings, shard.index, repeatable
         self._membership = b""
         self._source = settings.source.encode()
         self._spans = send_spans(settings.tracing, settings.source)
@@ -120,7 +125,7 @@ class TransactionalPublisher:
             meet_coordinator(self._reader, settings)
 
     def _transacting(self, place: str, statistics: Statistics | None) -> Transacting:
-        return transactor(self._settings, place, statistics)
+        return transactor(self._settings, place, statistics, repeatable=self._repeatable)
 
     def open(self, membership: bytes, known: Committed | None) -> None:
         """End and fence the predecessor, and read how far it came."""
