@@ -277,11 +277,14 @@ def test_change_of_shards_by_a_deposed_leader_is_not_finished(make_pipeline: Cal
     pipeline.write(pipeline.message("published"))
     with pipeline.relay() as relay:
         pipeline.wait_published(relay, 1)
-    with closing(candidate(pipeline)) as first, closing(candidate(pipeline)) as second:
+    with (
+        closing(candidate(pipeline)) as first,
+        closing(candidate(pipeline)) as second,
+        closing(PositionsPublisher(pipeline.settings)) as publisher,
+    ):
         epoch = uuid4()
         Registry(pipeline.settings).open_epoch(epoch, taken(first))
         change = Resharding(pipeline.settings, relay.positions()[0].position, shards=1, wanted=2)
-        publisher = PositionsPublisher(pipeline.settings)
         first.give_back()
         taken(second)
         change.finish(epoch, b"")

@@ -46,14 +46,22 @@ class PositionsPublisher:
 
     def __init__(self, settings: Settings) -> None:
         self._topic = settings.position_topic
-        self._transactor = transactor(settings, "positions")
         with self._translated():
-            self._transactor.init()
+            self._transactor = transactor(settings, "positions")
+            with closed_on_error(self._transactor):
+                self._transactor.init()
 
     def commit(self, membership: bytes, positions: Mapping[int, Committed]) -> None:
         """Refused where the membership is over."""
         offsets = [TopicPartition(self._topic, shard, at.published, at.metadata) for shard, at in positions.items()]
-        with self._translated(), self._transactor.transaction():
+        with self._translated():
+            persist(partial(self._try_commit, membership, offsets))
+
+    def close(self) -> None:
+        self._transactor.close()
+
+    def _try_commit(self, membership: bytes, offsets: list[TopicPartition]) -> None:
+        with self._transactor.transaction():
             self._transactor.finish(offsets, membership)
 
     @staticmethod

@@ -58,15 +58,15 @@ class Resharding:
         if self.settings.delivery == "at-least-once":  # there are no positions
             self._switch(registry, epoch, {})
             return
-        publisher = PositionsPublisher(self.settings)
-        if registry.epoch() != epoch:  # looked at after opening: whoever takes over from here on fences us
-            return
-        with closing(position_reader(self.settings)) as reader:
-            drained = committed_positions(reader, self.settings, range(self.shards))
-        if len(drained) < self.shards or any(at.position != self.target for at in drained.values()):
-            raise Interrupted("the shards have been moved since they were drained")
-        after = spread(drained, self.wanted)
-        publisher.commit(membership, after)
+        with closing(PositionsPublisher(self.settings)) as publisher:
+            if registry.epoch() != epoch:  # looked at after opening: whoever takes over from here on fences us
+                return
+            with closing(position_reader(self.settings)) as reader:
+                drained = committed_positions(reader, self.settings, range(self.shards))
+            if len(drained) < self.shards or any(at.position != self.target for at in drained.values()):
+                raise Interrupted("the shards have been moved since they were drained")
+            after = spread(drained, self.wanted)
+            publisher.commit(membership, after)
         self._switch(registry, epoch, {shard: at for shard, at in after.items() if shard < self.wanted})
 
     def _switch(self, registry: Registry, epoch: UUID, positions: Mapping[int, Committed]) -> None:
@@ -76,7 +76,7 @@ class Resharding:
 
 def fence(settings: Settings) -> None:
     """Let no leader before us finish a change that it had under way. A group's generation does that by itself."""
-    PositionsPublisher(settings)
+    PositionsPublisher(settings).close()
 
 
 def begin(settings: Settings, shards: int, wanted: int) -> Resharding | None:
