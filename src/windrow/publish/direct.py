@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, TopicPartition
 
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
+from windrow.kafka.clients import SETTLING
 from windrow.kafka.statistics import Statistics
 from windrow.publish.sending import refusal
 from windrow.publish.transactor import FENCED, NO_MEMBER, SETTLE_WITHIN, TAKES_SOME_WITHIN, MembershipOver, NotYet
@@ -38,14 +39,7 @@ _ABORT_WITHIN: Final = 5.0
 _ASK_AGAIN_AFTER: Final = 0.02
 _TELL_EVERY: Final = 5.0
 _NOBODY: Final = Producer(-1, -1)
-_SETTLING: Final = frozenset(
-    {
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
+_SETTLING: Final = SETTLING | {KafkaError.CONCURRENT_TRANSACTIONS}
 _MOVING: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,  # others know it

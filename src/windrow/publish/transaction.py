@@ -94,7 +94,7 @@ def transactor(
     sent again, and so is better sent by librdkafka, which is patient within a transaction.
     """
     config = producer_config(settings, DEFAULTS, {"transactional.id": f"windrow.{settings.name}.{purpose}"})
-    if repeatable and not not_understood({**settings.base_kafka_config, **settings.producer_kafka_config}):
+    if repeatable and not _for_librdkafka(settings):
         direct = DirectTransactor(config, statistics)
         if direct.speaks_all:
             return direct
@@ -102,9 +102,14 @@ def transactor(
     return Transactor({**config, **(statistics.config() if statistics else {})})
 
 
+def _for_librdkafka(settings: Settings) -> list[str]:
+    """The settings that it alone knows."""
+    return not_understood({**settings.base_kafka_config, **settings.producer_kafka_config})
+
+
 def detour(settings: Settings) -> str | None:
     """Why shards publish by librdkafka, if they do."""
-    if names := not_understood({**settings.base_kafka_config, **settings.producer_kafka_config}):
+    if names := _for_librdkafka(settings):
         return f"{', '.join(names)} is set"
     with closing(transactor(settings, "doctor")) as made:
         return None if isinstance(made, DirectTransactor) else "the cluster has no transactions of version 2"

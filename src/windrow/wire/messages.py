@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from windrow.wire.codec import NO_TAGS, Reader, array, text, unsigned
 
 Piece: TypeAlias = bytes | bytearray | memoryview
-_FOREVER: Final = -1
+_NO_LEADER_EPOCH: Final = -1
 _ALL: Final = -1
 
 
@@ -257,7 +257,7 @@ def refused(answer: Reader) -> list[Refused]:
 def txn_offset_commit(transactional_id: str, who: Producer, member: Member, offsets: Iterable[Offset]) -> bytes:
     topics: dict[str, list[bytes]] = {}
     for place, offset, said in offsets:
-        partition = struct.pack(">iqi", place.partition, offset, _FOREVER) + text(said) + NO_TAGS
+        partition = struct.pack(">iqi", place.partition, offset, _NO_LEADER_EPOCH) + text(said) + NO_TAGS
         topics.setdefault(place.topic, []).append(partition)
     return b"".join(
         (
