@@ -178,8 +178,8 @@ def _drained(stage: Stage, contender: Contender, load: _Backlog) -> Run:
             for first in range(1, traffic + 1, _A_TRANSACTION):
                 track.write(range(first, min(first + _A_TRANSACTION, traffic + 1)), load.keys)
             time.sleep(_PURGED_AFTER)
-        committed = track.write(range(traffic + 1, expected), load.keys, load.repeated)
         with _receiving(bed, track, expected, live=False) as received_within:
+            committed = track.write(range(traffic + 1, expected), load.keys, load.repeated)
             received = received_within(patience)
     run = _run(contender, received, expected, load.keys)
     seconds = received.after(committed, expected) if run.complete else patience

@@ -35,6 +35,8 @@ PARTITIONS: Final = 4
 _FIRST_WITHIN: Final = 60.0
 # Checkpoints would fall into some runs and not into others.
 _POSTGRES: Final = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "512MB"}
+# Kafka's defaults: the embedded broker's logs of its own are short, so that it restarts soon, and often cleaned.
+_KAFKA: Final = dict.fromkeys(("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"), 100 * 1024 * 1024)
 
 
 @dataclass
@@ -147,7 +149,7 @@ def open_bed(
         config: Mapping[str, str] = {"bootstrap.servers": kafka or ""}
         if kafka is None:
             say("starting Kafka …")
-            config = stack.enter_context(embedded.Kafka()).client_config
+            config = stack.enter_context(embedded.Kafka(settings=_KAFKA)).client_config
         else:
             topic_partitions(_Brokers(config))  # those that are away are a mistake before anything is begun
         say("starting Spark local[*] …")

@@ -5,7 +5,6 @@ Where there are fewer slots than partitions, a task has several duties. CLOSE ma
 """
 
 import dataclasses
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -24,8 +23,8 @@ from windrow.queue.marker import encode
 from windrow.queue.marker_pb2 import Marker
 from windrow.queue.mover import Tally
 from windrow.queue.settings import QueueSettings
+from windrow.spark import garbage
 
-_GARBAGE: Final = 1_000_000
 _ANSWER_WITHIN: Final = 5.0
 _COUNTS: Final = [each.name for each in dataclasses.fields(Tally)]
 REPORT: Final = ", ".join(["partition int", "ending string", *(f"{name} long" for name in _COUNTS)])
@@ -78,7 +77,7 @@ def _task(
         mine = [partition for batch in batches for partition in batch.column("id").to_pylist()]
         if not mine:
             return
-        gc.set_threshold(_GARBAGE)
+        garbage.rarely()
         configure_task()
         over = threading.Event()
         with ThreadPoolExecutor(len(mine)) as threads:

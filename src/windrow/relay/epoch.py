@@ -6,7 +6,6 @@ several shards.
 """
 
 import dataclasses
-import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -20,10 +19,8 @@ from windrow.observe.provider import flush
 from windrow.record import Shard
 from windrow.relay.shard import ShardLoop, ShardReport
 from windrow.settings import Settings
+from windrow.spark import garbage
 
-_GARBAGE: Final = 1_000_000
-"""Objects between two collections. A page is tens of thousands of them, none in a cycle: looking through them every
-seven hundred, as Python does by itself, costs half of the time that it takes to read them."""
 REPORT: Final = "shard int, ending string, records long, transactions long, dead_lettered long, error string"
 REPORT_SCHEMA: Final = pa.schema(
     [
@@ -65,7 +62,7 @@ def _shard_task(
         mine = [Shard(index, shards) for batch in batches for index in batch.column("id").to_pylist()]
         if not mine:
             return
-        gc.set_threshold(_GARBAGE)
+        garbage.rarely()
         configure_task()
         with ThreadPoolExecutor(len(mine)) as threads:
             reports = threads.map(lambda shard: ShardLoop(settings, shard, epoch, target).run(), mine)
