@@ -16,7 +16,7 @@ from windrow.bench.load import number_in
 from windrow.kafka.clients import client_config
 from windrow.settings import Settings
 
-_BATCH: Final = 5_000
+_BATCH: Final = 1_000
 _BATCH_WITHIN: Final = 0.02
 _QUIET: Final = 60.0
 _AFTERWARDS: Final = 1.0
@@ -25,6 +25,7 @@ _CONFIG: Final = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "queued.max.messages.kbytes": 65_536,
+    "fetch.queue.backoff.ms": 2,  # by default it does not fetch for a second when it has fetched so much
 }
 
 
