@@ -25,7 +25,7 @@ from windrow.publish.transaction import Transacting, transactor
 from windrow.publish.transactor import MembershipOver, Transactor, persist
 from windrow.record import Record
 from windrow.settings import Settings
-from windrow.wire import cluster
+from windrow.wire import cluster, messages
 
 LIBRDKAFKA = {"queue.buffering.max.messages": "100000"}
 """What the protocol's own side does not know, so that librdkafka is taken."""
@@ -132,6 +132,29 @@ def test_what_is_refused_leaves_nothing_and_the_next_transaction_goes_through(pi
         publish(settings, by, [good])
     assert pipeline.values() == [b"value 1"]
     assert not pipeline.transaction_open()
+
+
+def test_no_request_is_larger_than_brokers_take(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker hangs up on larger ones, and would whenever they are sent again."""
+    settings, topic, sizes = pipeline.settings, pipeline.topic, list[int]()
+    made = messages.produce
+
+    def produce(*given: Any) -> list[messages.Piece]:
+        sizes.append(sum(map(len, request := made(*given))))
+        return request
+
+    monkeypatch.setattr(messages, "produce", produce)
+    page = [record(number, topic, value=bytes(60_000), partition=number % 2) for number in range(6)]
+    with opened(settings, **{"message.max.bytes": "100000"}) as by:
+        assert isinstance(by, DirectTransactor)
+        with pytest.raises(PublishFailed, match=r"more than 100,000 bytes \(message.max.bytes\)"):
+            publish(settings, by, [*page, record(6, topic, value=bytes(100_000))])
+        publish(settings, by, page)
+    assert len(pipeline.values()) == 6
+    assert max(sizes) < 101_000
+
+    with opened(settings) as by, pytest.raises(PublishFailed, match="a record of more than"):
+        publish(settings, by, [record(1, topic, value=bytes(100 * 1024 * 1024))])
 
 
 def test_predecessor_is_ended_and_refused(pipeline: Pipeline) -> None:

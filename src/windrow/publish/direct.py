@@ -14,9 +14,9 @@ import contextlib
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -63,6 +63,7 @@ _UNDERSTOOD: Final[Mapping[str, tuple[str, ...] | None]] = {
     "enable.ssl.certificate.verification": _ANY,
     "linger.ms": _ANY,  # a page is sent whole, and at once
     "log_level": _ANY,
+    "message.max.bytes": _ANY,
     "partitioner": ("murmur2", "murmur2_random"),
     "request.required.acks": ("all", "-1"),
     "sasl.mechanism": MECHANISMS,
@@ -97,6 +98,8 @@ def not_understood(given: Mapping[str, str]) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class _Options:
     transaction_ms: int
+    largest: int
+    """Bytes of a request, and so of a record."""
     batch_size: int
     compression: str
     unknown_for: float
@@ -105,9 +108,11 @@ class _Options:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
+        largest = int(config["message.max.bytes"])
         return cls(
             int(config["transaction.timeout.ms"]),
-            int(config.get("batch.size", 1_000_000)),
+            largest,
+            min(int(config.get("batch.size", 1_000_000)), largest),
             str(config.get("compression.type") or config.get("compression.codec") or "none").lower(),
             int(config["topic.metadata.propagation.max.ms"]) / 1000,
             int(config.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000,
@@ -265,12 +270,12 @@ class DirectTransactor:
         return len(self._leaders(topic))
 
     def _produce(self, connection: Connection, batches: list[Batch]) -> None:
-        """A request holds one batch of a partition at the most."""
+        """A request holds one batch of a partition at the most, and no more bytes than a broker takes."""
         rounds = defaultdict[int, list[Batch]](list)
         for _, of_place in groupby(sorted(batches, key=lambda batch: batch.place), lambda batch: batch.place):
             for number, batch in enumerate(of_place):
                 rounds[number].append(batch)
-        for each in rounds.values():
+        for each in chain.from_iterable(map(self._fitting, rounds.values())):
             topics: defaultdict[str, dict[int, list[messages.Piece]]] = defaultdict(dict)
             for batch in each:
                 stamped = batch.stamped(self._who, self._sequences[batch.place], self._options.compression)
@@ -278,6 +283,19 @@ class DirectTransactor:
                 self._sequences[batch.place] += batch.count
             request = messages.produce(self._id, self._options.transaction_ms, topics)
             self._enlarge(connection, messages.refused, messages.PRODUCE, *request)
+
+    def _fitting(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+        largest, taken, size = self._options.largest, list[Batch](), 0
+        for batch in batches:
+            if len(batch.records) > largest:
+                topic, limit = batch.place.topic, f"{largest:,} bytes (message.max.bytes)"
+                raise PublishFailed(f"topic {topic}: a record of more than {limit}", topic)
+            if size + len(batch.records) > largest:
+                yield taken
+                taken, size = [], 0
+            taken.append(batch)
+            size += len(batch.records)
+        yield taken
 
     def _enlarge(
         self,

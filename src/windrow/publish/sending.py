@@ -16,7 +16,9 @@ from windrow.settings import Settings
 DEFAULTS: Final[dict[str, Any]] = {
     "linger.ms": 50,  # large batches out of large pages; the flush at a page's end waits for nothing
     "partitioner": "murmur2_random",  # the same partition for a key as JVM producers choose
-    "message.max.bytes": 1_000_000_000,  # the broker and the topic say what is too large
+    # The broker and the topic say what is too large. Up to a broker's socket.request.max.bytes, 100 MB by default: it
+    # answers nothing to more, but hangs up.
+    "message.max.bytes": 100 * 1024 * 1024 - 64 * 1024,
     "transaction.timeout.ms": 30_000,
     "topic.metadata.propagation.max.ms": 5_000,  # how long a topic may be unknown before it counts as missing
 }
