@@ -1,6 +1,7 @@
 """What travels between capturing and publishing: records, the shard they belong to, the progress they make."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
@@ -31,6 +32,17 @@ class Record(NamedTuple):
 
 PARTS: Final = Record._fields[:-1]
 """The fields that make the message."""
+
+
+def flaw(topic: str, names: Sequence[object], contents: Sequence[object], partition: int | None) -> str:
+    """Why a row that somebody wrote by hand is no message; empty if it is one."""
+    if not topic:
+        return "there is no topic"
+    if len(names) != len(contents):
+        return f"topic {topic}: {len(names)} header keys and {len(contents)} header values"
+    if partition is not None and partition < 0:
+        return f"topic {topic}: partition {partition} is less than 0"
+    return ""
 
 
 class Progress(Protocol):

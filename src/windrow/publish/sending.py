@@ -3,14 +3,14 @@
 Invariant: what is refused is a `PublishFailed`, and no try will help; any other error of Kafka's may pass.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from windrow.errors import PublishFailed
 from windrow.kafka.clients import client_config, error_of
-from windrow.record import Record
+from windrow.record import Record, flaw
 from windrow.settings import Settings
 
 DEFAULTS: Final[dict[str, Any]] = {
@@ -62,7 +62,7 @@ def send(
     produce, from_source = producer.produce, ("x-source", source)
     for number, topic, key, value, names, contents, partition, timestamp, _ in records:
         if not topic or len(names) != len(contents) or (partition is not None and partition < 0):
-            raise _malformed(topic, names, contents, partition)
+            raise PublishFailed(flaw(topic, names, contents, partition), topic)
         pairs = zip(names, contents)  # noqa: B905 - of one length, as just seen; asking again costs 0.25 µs a record
         headers: _Headers = [*pairs, ("x-sequence", b"%d" % number), from_source]
         to = -1 if partition is None else partition
@@ -87,12 +87,3 @@ def refusal(error: KafkaError, topic: str) -> PublishFailed | None:
     if error.code() not in _REFUSED:
         return None
     return PublishFailed(f"topic {topic}: {error.str()}", topic, whole_topic=error.code() in _REFUSED_BY_TOPIC)
-
-
-def _malformed(topic: str, names: Sequence[Any], contents: Sequence[Any], partition: int | None) -> PublishFailed:
-    """Why a row that somebody wrote by hand is no message."""
-    if not topic:
-        return PublishFailed("there is no topic", topic)
-    if len(names) != len(contents):
-        return PublishFailed(f"topic {topic}: {len(names)} header keys and {len(contents)} header values", topic)
-    return PublishFailed(f"topic {topic}: partition {partition} is less than 0", topic)

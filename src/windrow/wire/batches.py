@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.columns import Columns
-from windrow.record import Record
+from windrow.record import Record, flaw
 from windrow.wire.codec import signed
 from windrow.wire.messages import Piece, Place, Producer
 from windrow.wire.partitions import murmur2, murmur2_of_all
@@ -33,6 +33,8 @@ _CODECS: Final = {"none": 0, "gzip": 1, "zstd": 4}
 COMPRESSIONS: Final = tuple(_CODECS)
 _AROUND: Final = 40
 """Bytes of a record's own lengths and numbers, at the most."""
+_OF_A_MESSAGE: Final = ("topic", "header_keys", "header_values", "partition")
+"""What decides whether a row is a message."""
 _AFTER_LENGTH: Final = 49
 """Bytes of a batch between its length and its records."""
 _VARIABLE: Final = pa.array([signed(number) for number in range(-1, 1 << 14)], pa.binary())
@@ -162,11 +164,9 @@ _ZERO: Final = pa.scalar(b"\0", pa.binary())
 
 
 def _partition(record: Record, partitions_of: PartitionsOf) -> int:
-    topic, names, contents, given = record.topic, record.header_keys, record.header_values, record.partition
-    if not topic:
-        raise Malformed("", "there is no topic")
-    if len(names) != len(contents):
-        raise Malformed(topic, f"topic {topic}: {len(names)} header keys and {len(contents)} header values")
+    topic, given = record.topic, record.partition
+    if why := flaw(topic, record.header_keys, record.header_values, given):
+        raise Malformed(topic, why)
     count = partitions_of(topic)
     if given is None:
         return random.randrange(count) if record.key is None else murmur2(record.key) % count  # noqa: S311
@@ -174,8 +174,6 @@ def _partition(record: Record, partitions_of: PartitionsOf) -> int:
 
 
 def _existing(topic: str, partition: int, count: int) -> int:
-    if partition < 0:
-        raise Malformed(topic, f"topic {topic}: partition {partition} is less than 0")
     if partition >= count:
         raise Malformed(topic, f"topic {topic}: there is no partition {partition}, it has {count}")
     return partition
@@ -198,14 +196,14 @@ def _body(record: Record, tail: bytes) -> bytes:
 
 def _check(rows: pa.RecordBatch) -> None:
     """Raise for the first row that is no message."""
-    topics, names, contents = (rows.column(name) for name in ("topic", "header_keys", "header_values"))
-    if topics.null_count or pc.any(pc.equal(topics, "")).as_py():
-        raise Malformed("", "there is no topic")
-    counts = [pc.list_value_length(each).fill_null(0) for each in (names, contents)]
-    uneven = pc.index(pc.not_equal(*counts), True).as_py()
-    if uneven >= 0:
-        topic, (few, many) = topics[uneven].as_py(), (each[uneven].as_py() for each in counts)
-        raise Malformed(topic, f"topic {topic}: {few} header keys and {many} header values")
+    topics, *lists, partitions = (rows.column(name) for name in _OF_A_MESSAGE)
+    nowhere = pc.equal(topics, "").fill_null(True)
+    uneven = pc.not_equal(*(pc.list_value_length(each).fill_null(0) for each in lists))
+    below = pc.less(partitions, 0).fill_null(False)
+    first = pc.index(pc.or_(pc.or_(nowhere, uneven), below), True).as_py()
+    if first >= 0:
+        topic, names, contents, partition = (rows.column(name)[first].as_py() for name in _OF_A_MESSAGE)
+        raise Malformed(topic or "", flaw(topic, names or (), contents or (), partition))
 
 
 def _grouped(rows: pa.RecordBatch, partitions_of: PartitionsOf) -> tuple[list[Place], npt.NDArray[np.int64]]:
@@ -231,7 +229,7 @@ def _partitions(
     if given.null_count < len(given):
         said = given.is_valid().to_numpy(zero_copy_only=False)
         chosen[said] = given.fill_null(0).to_numpy(zero_copy_only=False)[said]
-        wrong = np.nonzero((chosen < 0) | (chosen >= several))[0]
+        wrong = np.nonzero(chosen >= several)[0]
         for row in wrong[:1]:
             _existing(names[topic[row]], int(chosen[row]), int(several[row]))
     return chosen
