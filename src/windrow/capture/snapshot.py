@@ -10,6 +10,7 @@ Rows are ordered by id, not by transaction: a transaction may get its number ear
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -155,8 +156,7 @@ class SnapshotCapture:
         if hi == self._position.lo != seen:  # so many transactions are open that nothing newer can be told apart
             return self._page([], self._position, control, more=False)
         if crowded or hi != seen:
-            self._position = replace(self._position, hi=hi, after=self._before_first(self._position.lo, hi))
-            return self._read_on(hi)
+            return self._catch_up(hi)
         window = replace(self._position, hi=hi)
         self._position = replace(self._position, lo=hi)
         records = [Record(*row[_ABOVE_ALL:]) for row in rows if row[_ABOVE_ALL] is not None]
@@ -168,8 +168,14 @@ class SnapshotCapture:
             return self._page([], self._position, self.control(), more=False)
         if self._position.lo.xmax > target.xmax:
             raise Interrupted("the shard is ahead of the snapshot that all shards were to stop at")
-        self._position = replace(self._position, hi=target, after=self._before_first(self._position.lo, target))
-        return self._read_on(target)
+        return self._catch_up(target)
+
+    def _catch_up(self, hi: Snapshot) -> Page:
+        """From now on behind: the first page. What pages are read on is connected while the first row is looked for."""
+        with ThreadPoolExecutor(1) as meanwhile:
+            meanwhile.submit(lambda: self._arrow)  # where that fails, so does the reading
+            self._position = replace(self._position, hi=hi, after=self._before_first(self._position.lo))
+        return self._read_on(hi)
 
     def _read_on(self, hi: Snapshot) -> Page:
         """Behind: the next page of what lies between `lo` and `hi`."""
@@ -192,11 +198,11 @@ class SnapshotCapture:
             records, self._position, control.epoch, lambda last: replace(window, after=last), more, control.release
         )
 
-    def _before_first(self, lo: Snapshot, hi: Snapshot) -> int:
-        """An id below all of those between `lo` and `hi`, so that paging does not start among the published ones."""
+    def _before_first(self, lo: Snapshot) -> int:
+        """An id below all of those not visible in `lo`, so that paging does not start among the published ones."""
         if lo == NOTHING:
             return -NO_BOUND
-        row = self._row("first", lo=str(lo), hi=str(hi))
+        row = self._row("first", lo=str(lo))
         return row[0] - 1 if row and row[0] is not None else -NO_BOUND
 
     def control(self) -> Control:

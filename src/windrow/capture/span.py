@@ -111,7 +111,7 @@ class SpanCapture(SnapshotCapture):
             if fresh == 0 or hi == start.lo:
                 return Reach(start if hi == start.lo else Position(start.database, hi), 0)
             if fresh > records or bytes_ > size or hi != seen or within:
-                return self._reach_in(replace(start, hi=hi, after=self._before_first(start.lo, hi)), hi, bound)
+                return self._reach_in(replace(start, hi=hi, after=self._before_first(start.lo)), hi, bound)
             return Reach(Position(start.database, hi), fresh)
 
     def read(self, start: Position, end: Position) -> Iterator[pa.RecordBatch]:
@@ -137,7 +137,7 @@ class SpanCapture(SnapshotCapture):
 
     def _span(self, start: Position, end: Position) -> Span:
         span = between(start, end)
-        return span if start.hi else replace(span, after=self._before_first(span.lo, span.hi))
+        return span if start.hi else replace(span, after=self._before_first(span.lo))
 
     def _reach_in(self, start: Position, hi: Snapshot, bound: _Bound) -> Reach:
         row = self._row("ahead", lo=str(start.lo), hi=str(hi), after=start.after, **bound._asdict())

@@ -13,7 +13,12 @@ SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip({lo}::pg_sna
 
 -- name: newest
 -- A part of others: the newest transaction of all rows that are not visible in lo, of whichever shard. It is on disk.
-SELECT tx::text::bigint FROM {outbox} WHERE tx >= pg_snapshot_xmax({lo}::pg_snapshot) ORDER BY tx DESC LIMIT 1
+-- The column has its table's name: a bare tx would be the number selected, which no index has in order.
+SELECT newest.tx::text::bigint
+FROM {outbox} AS newest
+WHERE newest.tx >= pg_snapshot_xmax({lo}::pg_snapshot)
+ORDER BY newest.tx DESC
+LIMIT 1
 
 -- name: beyond
 -- A part of others: rows ahead of a position.
@@ -39,10 +44,8 @@ LEFT JOIN fresh ON NOT crowded
 ORDER BY id
 
 -- name: first
--- The smallest id between two snapshots.
-SELECT min({id})
-FROM ({unseen}) AS unseen
-WHERE pg_visible_in_snapshot(tx, %(hi)s::pg_snapshot)
+-- The smallest id that is not visible in lo.
+SELECT min({id}) FROM ({unseen}) AS unseen
 
 -- name: fresh
 -- The present snapshot, the newest transaction with rows, and how many rows and bytes are not visible in lo, counted up to
