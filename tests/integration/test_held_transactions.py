@@ -53,6 +53,18 @@ def test_deleted_rows_are_not_looked_at_again(make_pipeline: Callable[..., Pipel
         assert sum(purger.purge()) == 1
 
 
+def test_look_at_a_backlog_reads_it_once(make_pipeline: Callable[..., Pipeline]) -> None:
+    """For its first row; neither to know that it is long, nor what is newest in it."""
+    pipeline, backlog = make_pipeline(shards=1, limits={"pageRecords": A_FEW}), 30 * A_FEW
+    pipeline.write(pipeline.message("published"))
+    with closing(SnapshotCapture(pipeline.settings, Shard(0, 1))) as capture:
+        capture.start(None)
+        assert len(capture.next().records) == 1
+        pipeline.write(*(pipeline.message("x") for _ in range(backlog)))
+        assert len(capture.next().records) == A_FEW
+    assert backlog < index_entries_read(pipeline) < backlog + 5 * A_FEW
+
+
 def test_partitioned_outbox_gives_back_the_room_of_what_is_published(make_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = make_pipeline(shards=2, storage="partitioned", purge={"interval": "200ms"})
     turn_every_second(pipeline)
