@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARCHIVE := .venv/spark.jsa
 # Processes that run tests, each with servers of its own; many tests wait more than they work.
-WORKERS ?= 4
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick-spark bench-peers check format docs lock clean
