@@ -1,6 +1,7 @@
 """The relay's life: it starts where it ended, ends when told to, and says what stopped it."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from fix_load import Load
-from fix_pipeline import CAPTURES, Pipeline, wait_for
+from fix_pipeline import CAPTURES, DEADLINE, Pipeline, wait_for
 from windrow import Message, embedded
 from windrow.capture.position import Position
 from windrow.election.mandate import Term
@@ -123,6 +124,44 @@ def test_second_relay_of_the_same_name_stands_by_and_takes_over(
     assert pipeline.values() == [f"{number}".encode() for number in range(600)]
     changes = [type(event) for event in events if not isinstance(event, MeterRead)]
     assert changes == [LeaderAcquired, LeaderRefreshed, LeaderRevoked]
+
+
+def test_next_term_does_not_wait_for_positions_that_kafka_does_not_tell(make_pipeline: Callable[..., Pipeline]) -> None:
+    often = {"limits": {"minMetricsInterval": "100ms"}, "purge": {"interval": "100ms"}}
+    pipeline = make_pipeline(shards=2, **often)
+    settings = pipeline.settings
+    beside: list[set[str]] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, LeaderAcquired):
+            beside.append({each.name for each in threading.enumerate()})
+
+    with Relay(settings, pipeline.spark, look) as relay:
+        pipeline.write(*(pipeline.message(f"{number}", f"{number}") for number in range(100)))
+        pipeline.wait_published(relay, 100)
+        with _unsettled_position(settings, shard=1):
+            time.sleep(0.5)  # for what runs beside to have asked where the shards are
+            assert relay.leader_id
+            relay._election.resign(relay.leader_id)
+            wait_for(lambda: len(beside) == 2, "the next term")
+        pipeline.write(*(pipeline.message(f"{number}", f"{number}") for number in range(100, 200)))
+        pipeline.wait_published(relay, 200)
+    assert beside[1] - beside[0] >= {f"meter of {settings.name}", f"purge of {settings.name}"}
+    assert sorted(pipeline.values()) == sorted(f"{number}".encode() for number in range(200))
+
+
+@contextmanager
+def _unsettled_position(settings: Settings, shard: int) -> Iterator[None]:
+    """Meanwhile a transaction is open that moves a shard's position: Kafka does not tell it."""
+    producer = Producer(client_config(settings, {"transactional.id": uuid4().hex}))
+    producer.init_transactions(DEADLINE)
+    producer.begin_transaction()
+    group = client_config(settings, {"group.id": settings.leader_group_id})
+    with closing(Consumer(group)) as consumer:
+        position = TopicPartition(settings.position_topic, shard, 0)
+        producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), DEADLINE)
+    yield
+    producer.abort_transaction(DEADLINE)
 
 
 def test_standby_begins_to_lead_while_its_workers_are_still_being_warmed(pipeline: Pipeline, tmp_path: Path) -> None:

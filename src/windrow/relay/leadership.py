@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE: Final = 2
 _LOOK_EVERY: Final = 0.02
 _COUNT_SLOTS_EVERY: Final = 1.0
+_END_WITHIN: Final = 0.5
 _SETTLED: Final = 3
 
 
@@ -246,16 +247,24 @@ class Leadership:
 
     @contextmanager
     def _purging(self) -> Iterator[None]:
-        """Meanwhile, now and then: save the positions, and delete what all relays have published."""
+        """Meanwhile, now and then: save the positions, and delete what all relays have published.
+
+        The end of the term does not wait for Kafka to tell the positions: it tells none while a transaction is open
+        that was left behind, and that ends with the next term.
+        """
         over = threading.Event()
-        with Beside(f"purge of {self._settings.name}", partial(self._purge, over), over=over):
+        purge = partial(self._purge, over)
+        with Beside(f"purge of {self._settings.name}", purge, over=over, end_within=_END_WITHIN):
             yield
 
     def _purge(self, over: threading.Event) -> None:
         purger, complained = Purger(self._settings, over.wait, self._term.number), ""
         while not over.wait(self._settings.purge.interval.total_seconds()):
             try:
-                self._registry.save(positions(self._settings))
+                told = positions(self._settings)
+                if over.is_set():
+                    break
+                self._registry.save(told)
                 for deleted in purger.purge():
                     self.purged += deleted
                     log.debug("relay %s: purged %d rows", self._settings.name, deleted)

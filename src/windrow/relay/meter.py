@@ -1,12 +1,13 @@
 """The meter: how many records a second, as Kafka's committed positions tell it, and what is in flight.
 
 A thread of its own reads it, since Kafka and the database may take their time to answer; the relay's thread, which
-watches over the tasks and calls the owner, only takes what was read.
+watches over the tasks and calls the owner, only takes what was read. Nor does the end of the term wait for an answer.
 """
 
 import time
 from collections import deque
 from contextlib import suppress
+from typing import Final
 from uuid import UUID
 
 from confluent_kafka import Consumer
@@ -19,6 +20,8 @@ from windrow.kafka.contact import parting
 from windrow.relay.events import MeterRead
 from windrow.relay.registry import Flight, Registry
 from windrow.settings import Settings
+
+_END_WITHIN: Final = 0.5
 
 
 def in_flight(settings: Settings) -> Flight:
@@ -34,7 +37,7 @@ class Meter(Beside):
     def __init__(self, settings: Settings, leader_id: UUID) -> None:
         self._settings, self._leader_id = settings, leader_id
         self._newest: deque[MeterRead] = deque(maxlen=1)
-        super().__init__(f"meter of {settings.name}", self._run)
+        super().__init__(f"meter of {settings.name}", self._run, end_within=_END_WITHIN)
 
     def take(self) -> MeterRead | None:
         """What was read since the last time."""
