@@ -8,7 +8,7 @@ import pytest
 
 from windrow.lab.history import QUEUED, Effect, Handling, Operation, Receipt, Sent
 from windrow.lab.load import draw
-from windrow.lab.nemesis import faults, schedule
+from windrow.lab.nemesis import faults, outage_of, schedule
 from windrow.lab.picture import timeline
 from windrow.lab.report import Incident, Run, verdict_on
 
@@ -42,6 +42,22 @@ def test_only_one_of_several_brokers_can_be_lost_alone() -> None:
 def test_queues_have_faults_of_their_own() -> None:
     new = faults(6.0, queues=True).keys() - faults(6.0).keys()
     assert new == {"worker killed", "worker paused", "tracker killed", "tracker paused"}
+
+
+@pytest.mark.parametrize(
+    ("names", "outage"),
+    [
+        (["leader paused"], "beginning"),
+        (["leader paused", "purge"], "beginning"),
+        (["leader paused", "leader stopped"], "end"),
+        (["standby killed", "leader killed"], "end"),
+        (["leader killed", "broker paused"], "end"),
+        (["database cut off"], "end"),
+    ],
+)
+def test_what_nobody_can_do_anything_about_is_counted_from_its_end(names: list[str], outage: str) -> None:
+    known = faults(6.0)
+    assert outage_of([known[name] for name in names]) == outage
 
 
 def test_an_effect_that_is_missing_and_one_too_many() -> None:

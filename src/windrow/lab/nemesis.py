@@ -2,7 +2,7 @@
 
 A fault is injected, held for a while and healed; some are over by themselves. What it costs is counted from `outage`:
 for a fault that others must first detect, from its beginning, less the time that detection may take; for one that
-nobody can do anything about, from its end.
+nobody can do anything about, from its end, and so for two at once that take both relays.
 
 The schedule is a pure function of its seed: faults in rounds, each once a round in another order, and now and then two
 at once.
@@ -59,6 +59,7 @@ _USUALLY: Final = 8.0
 _TWO_AT_ONCE: Final = 0.2
 
 Act = Callable[[Ground], None]
+Outage = Literal["beginning", "end"]
 
 
 def nothing(_: Ground) -> None:
@@ -72,11 +73,13 @@ class Fault:
     name: str
     inject: Act
     heal: Act = nothing
-    outage: Literal["beginning", "end"] = "end"
+    outage: Outage = "end"
     detection: float = 0.0
     """Seconds until others notice."""
     holds_up: bool = False
     """Whether what a relay sends may come when others have already gone on without it."""
+    takes_relay: bool = False
+    """Whether one of the two relays is away meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,12 @@ def schedule(seed: int, minutes: float, names: Sequence[str]) -> tuple[Step, ...
         steps.append(Step(at, hold, tuple(chosen)))
         at += hold + _USUALLY + chance.uniform(*_BETWEEN)
     return tuple(steps)
+
+
+def outage_of(faults: Sequence[Fault]) -> Outage:
+    """From when on is counted what faults of one time cost."""
+    one_is_left = sum(each.takes_relay for each in faults) <= 1
+    return "beginning" if one_is_left and all(each.outage == "beginning" for each in faults) else "end"
 
 
 def _to_queue(deed: Callable[[Queue], None]) -> Act:
@@ -147,11 +156,11 @@ def faults(
     step, or where there is no queue.
     """
     all_faults = [
-        Fault("leader killed", lambda ground: ground.leader.kill(), _refill, "beginning", unheard),
-        Fault("leader paused", _pause_leader, _resume, "beginning", unheard, holds_up=True),
-        Fault("leader flaps", _flap, _resume, "beginning", 2 * unheard, holds_up=True),
-        Fault("leader stopped", lambda ground: ground.leader.stop(), _refill, "beginning"),
-        Fault("standby killed", lambda ground: ground.standby.kill(), _refill, "beginning"),
+        Fault("leader killed", lambda ground: ground.leader.kill(), _refill, "beginning", unheard, takes_relay=True),
+        Fault("leader paused", _pause_leader, _resume, "beginning", unheard, holds_up=True, takes_relay=True),
+        Fault("leader flaps", _flap, _resume, "beginning", 2 * unheard, holds_up=True, takes_relay=True),
+        Fault("leader stopped", lambda ground: ground.leader.stop(), _refill, "beginning", takes_relay=True),
+        Fault("standby killed", lambda ground: ground.standby.kill(), _refill, "beginning", takes_relay=True),
         Fault("Python workers killed", lambda ground: ground.leader.kill_workers(), outage="beginning"),
         Fault("writers killed", lambda ground: ground.writers.kill(), lambda ground: ground.writers.start()),
         # A group remembers its members over a restart, and waits for those that gave up meanwhile as for the dead.

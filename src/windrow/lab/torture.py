@@ -9,7 +9,7 @@ from windrow.errors import Interrupted
 from windrow.lab.effects import read_effects
 from windrow.lab.ground import Ground, end_writers, settle
 from windrow.lab.history import keep
-from windrow.lab.nemesis import Fault, Step
+from windrow.lab.nemesis import Fault, Step, outage_of
 from windrow.lab.queues import read_handlings
 from windrow.lab.report import RECOVERS_WITHIN, Incident, Run
 from windrow.relay.events import LeaderAcquired
@@ -75,7 +75,7 @@ def _happen(ground: Ground, step: Step, faults: Sequence[Fault]) -> Incident:
     for fault in reversed(faults):
         fault.heal(ground)
     healed = time.monotonic()
-    since = began if all(each.outage == "beginning" for each in faults) else healed
+    since = began if outage_of(faults) == "beginning" else healed
     detection, holds_up = max(each.detection for each in faults), any(each.holds_up for each in faults)
     return Incident(step.faults, began, healed, since, detection, holds_up)
 
