@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 _EAGERNESS: Final = 20
-NOTICED_WITHIN: Final = timedelta(seconds=2)
+NOTICED_WITHIN: Final = timedelta(seconds=1)
 """Servers that were away are noticed so soon when they are back."""
 
 

@@ -154,7 +154,7 @@ class Limits:
         default=timedelta(seconds=5),
     )
     io_error_backoff: timedelta = setting(
-        "first pause after the database or Kafka failed; it doubles up to 2 s",
+        "first pause after the database or Kafka failed; it doubles up to 1 s",
         _POSITIVE,
         default=timedelta(milliseconds=500),
     )
