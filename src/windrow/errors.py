@@ -42,8 +42,12 @@ class WindrowError(Exception):
     @classmethod
     def documentation(cls) -> str:
         """Where the class is documented, or the one of this module that it refines."""
-        named = next(each for each in cls.__mro__ if each.__module__ == __name__)
-        return f"{_DOCUMENTATION}#{named.__name__.lower()}"
+        return f"{_DOCUMENTATION}#{cls.known_as().lower()}"
+
+    @classmethod
+    def known_as(cls) -> str:
+        """The name of the class, or of the one of this module that it refines: by it an error is told elsewhere."""
+        return next(each.__name__ for each in cls.__mro__ if each.__module__ == __name__)
 
 
 class UserError(WindrowError):

@@ -28,6 +28,7 @@ from windrow.record import Committed, Shard
 from windrow.relay import Event, LeaderAcquired, LeaderRefreshed, LeaderRevoked, MeterRead, Relay, State
 from windrow.relay.epoch import warm_up
 from windrow.relay.registry import Registry
+from windrow.relay.seat import Seat
 from windrow.relay.setup import prepare
 from windrow.relay.shard import ShardLoop
 from windrow.relay.tally import ShardFigures
@@ -162,6 +163,24 @@ def _unsettled_position(settings: Settings, shard: int) -> Iterator[None]:
         producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), DEADLINE)
     yield
     producer.abort_transaction(DEADLINE)
+
+
+def test_whatever_ends_a_relay_is_raised(pipeline: Pipeline) -> None:
+    class Mistaken(Relay):
+        def _lead(self, term: Term) -> None:
+            raise AttributeError(f"a mistake in {term.id}")
+
+    relay = Mistaken(pipeline.settings, pipeline.spark)
+    relay.start()
+    with pytest.raises(AttributeError, match="a mistake in"):
+        relay.wait(DEADLINE)
+
+
+def test_heir_that_has_waited_for_its_seat_is_patient_with_others(pipeline: Pipeline) -> None:
+    with Seat(pipeline.settings, Shard(0, 1), uuid4()) as seat:
+        usual = seat.connection.execute("SHOW lock_timeout").fetchone()
+        seat.relieve()
+        assert seat.connection.execute("SHOW lock_timeout").fetchone() == usual
 
 
 def test_standby_begins_to_lead_while_its_workers_are_still_being_warmed(pipeline: Pipeline, tmp_path: Path) -> None:

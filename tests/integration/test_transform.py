@@ -16,6 +16,8 @@ from windrow.errors import TransformInvalid
 from windrow.kafka.clients import client_config, create_topic, position_reader
 from windrow.publish.dead_letter import DeadLetters
 from windrow.relay import Relay
+from windrow.relay.registry import Registry
+from windrow.relay.tally import ShardFigures
 from windrow.relay.watch import Watch
 
 pytestmark = pytest.mark.timeout(300)
@@ -82,6 +84,31 @@ def test_successor_goes_on_though_the_predecessor_left_a_transaction_open(
     with pipeline.relay() as relay:
         pipeline.wait_published(relay, 1, 120)
     assert pipeline.values() == [b"one"]
+
+
+def test_page_of_a_membership_that_is_over_is_published_in_the_next_one(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = transformed(make_pipeline(), "SELECT id, topic, key, value FROM outbox")
+    registry = Registry(pipeline.settings)
+    pipeline.write(pipeline.message("one"))
+    with Relay(pipeline.settings, pipeline.spark) as relay:
+        pipeline.wait_published(relay, 1, 120)
+        term = relay._election.term
+        assert term
+        past = term.membership[:7] + bytes(4) + term.membership[11:]  # of generation 0
+        registry.renew_membership(term.id, past)
+        pipeline.write(pipeline.message("two"))
+        wait_for(lambda: _fencings(pipeline), "the page to be refused", 120)
+        registry.renew_membership(term.id, term.membership)
+        pipeline.wait_published(relay, 2, 120)
+    relay.wait()
+    assert pipeline.values() == [b"one", b"two"]
+
+
+def _fencings(pipeline: Pipeline) -> int:
+    query = Registry(pipeline.settings).tables.query("relay", "shard_figures")
+    with pipeline.connect() as connection:
+        row = connection.execute(query, {"name": pipeline.settings.name, "shard": 0}).fetchone()
+    return ShardFigures.decode(row[0] if row else None).counts["fencings"]
 
 
 def test_message_that_kafka_refuses_becomes_a_dead_letter(make_pipeline: Callable[..., Pipeline]) -> None:

@@ -14,6 +14,7 @@ import pytest
 import windrow
 from windrow import errors
 from windrow.errors import SettingsInvalid, WindrowError
+from windrow.publish.transactor import MembershipOver, NotYet
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/errors.md"
@@ -39,6 +40,12 @@ def test_every_error_wherever_it_is_made_leads_to_an_anchor() -> None:
     found = set(kinds())
     assert found > set(ALL)
     assert {each.documentation() for each in found} == {each.documentation() for each in ALL}
+
+
+def test_every_error_is_known_by_a_name_of_this_module() -> None:
+    known = {each.known_as() for each in kinds()}
+    assert known == {each.__name__ for each in ALL}
+    assert (MembershipOver.known_as(), NotYet.known_as()) == ("RelayFenced", "Interrupted")
 
 
 def test_every_anchor_is_an_error_and_every_error_has_an_anchor() -> None:

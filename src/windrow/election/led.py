@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import UUID, uuid4
 
-from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from windrow import errors
@@ -162,7 +161,7 @@ class Led(ABC):
                         self._stand_by(aside)
             if not self._stop.is_set():
                 raise errors.WindrowError("the election's thread has ended; its own error is in the log")  # noqa: TRY301
-        except (errors.WindrowError, PythonException) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, `wait` raises it
             self._error = error
             log.error("%s ends: %s", self._title, first_line(error))  # noqa: TRY400 - `wait` raises it
         finally:

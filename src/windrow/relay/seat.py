@@ -8,6 +8,7 @@ Trust: the seat is for smoothness alone. A task that does not get up in time, or
 lock, is fenced by the heir's producer, as any other predecessor is.
 """
 
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import UUID
@@ -58,12 +59,9 @@ class Seat:
     def relieve(self) -> None:
         """Say that we are ready, and wait until the task before us has got up; but not for ever."""
         self._execute("make_ready")
-        with interruptible():
+        with interruptible(), suppress(psycopg.errors.LockNotAvailable), self.connection.transaction():
             self._execute("patience")
-            try:
-                self._execute("wait_for_seat")
-            except psycopg.errors.LockNotAvailable:
-                return
+            self._execute("wait_for_seat")
 
     def _execute(self, name: str) -> Cursor:
         with interruptible():

@@ -137,7 +137,7 @@ class ShardLoop:
             except _Over as over:
                 return self._report(over.ending)
             except WindrowError as error:
-                return self._report("failed", f"{type(error).__name__}: {error}")
+                return self._report("failed", f"{error.known_as()}: {error}")
 
     def _pump(self, seat: Seat, capture: Capture, publisher: Publisher, aside: Aside) -> None:
         limits = self._settings.limits

@@ -159,7 +159,7 @@ class TransformLoop:
                     return self._report("failed", f"TransformInvalid: transform: {_first_line(error)}")
                 self._wait_after(error)
             except WindrowError as error:
-                return self._report("failed", f"{type(error).__name__}: {error}")
+                return self._report("failed", f"{error.known_as()}: {error}")
         return self._report("time")
 
     def _pump(self, capture: SpanCapture, committed: str | None) -> ShardReport:
@@ -307,7 +307,7 @@ def _publish_page(plan: _Plan, page: Page) -> ShardReport:
     except _Superseded as error:
         return ShardReport(plan.shard.index, "superseded", 0, 0, 0, f"{RelayFenced.__name__}: {error}")
     except WindrowError as error:
-        return ShardReport(plan.shard.index, "failed", 0, 0, 0, f"{type(error).__name__}: {error}")
+        return ShardReport(plan.shard.index, "failed", 0, 0, 0, f"{error.known_as()}: {error}")
 
 
 def _is_the_querys_fault(error: BaseException) -> bool:

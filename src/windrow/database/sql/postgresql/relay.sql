@@ -52,8 +52,8 @@ FROM {relay}
 WHERE name = %(name)s
 
 -- name: patience
--- Wait so long for a lock.
-SET lock_timeout = '10s'
+-- Wait so long for a lock, in this transaction.
+SET LOCAL lock_timeout = '10s'
 
 -- name: wait_for_seat
 -- Take the shard's seat once the task that has it gets up, or at most as long as lock_timeout says.
