@@ -32,6 +32,7 @@ from windrow.settings import Settings
 DEADLINE = 60.0
 SOON, SELDOM = 0.02, 0.2
 """Seconds between two looks."""
+SETTLES_WITHIN = 2.0
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:
@@ -47,8 +48,25 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = DEADLINE)
         looked = time.monotonic()
 
 
+def transaction_open(admin: AdminClient, topic: str) -> bool:
+    """Whether a topic holds records that no transaction has committed or aborted yet."""
+    partitions = admin.list_topics(topic).topics[topic].partitions
+    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+    ends = [
+        [offset.result(10).offset for offset in admin.list_offsets(wanted, isolation_level=level).values()]
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    ]
+    return ends[0] != ends[1]
+
+
 def received(settings: Settings, topic: str) -> list[Received]:
-    """All that a consumer that reads committed gets from the topic, partition by partition."""
+    """All that a consumer that reads committed gets from the topic, partition by partition.
+
+    A coordinator tells of an end before the partitions know of it: they have a moment for that.
+    """
+    admin, settled_by = AdminClient(client_config(settings)), time.monotonic() + SETTLES_WITHIN
+    while transaction_open(admin, topic) and time.monotonic() < settled_by:
+        time.sleep(SOON)
     messages: list[Received] = []
     consumer = Consumer(
         client_config(
@@ -179,15 +197,7 @@ class Pipeline:
         return received(self.settings, self.topic)
 
     def transaction_open(self) -> bool:
-        """Whether the topic holds records that no transaction has committed or aborted yet."""
-        admin = self._admin
-        partitions = admin.list_topics(self.topic).topics[self.topic].partitions
-        wanted = {TopicPartition(self.topic, partition): OffsetSpec.latest() for partition in partitions}
-        ends = [
-            [offset.result(10).offset for offset in admin.list_offsets(wanted, isolation_level=level).values()]
-            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        ]
-        return ends[0] != ends[1]
+        return transaction_open(self._admin, self.topic)
 
     def values(self) -> list[bytes | None]:
         return [message.value() for message in self.received()]

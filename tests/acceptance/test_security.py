@@ -13,7 +13,7 @@ import psutil
 import psycopg
 import pytest
 import yaml
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -27,7 +27,10 @@ from fix_command import marked, windrow, windrow_running
 from fix_pipeline import wait_for
 from fix_tls import TlsProxy, tls_proxy
 from windrow import Message, Outbox, embedded
-from windrow.kafka.clients import create_topic
+from windrow.errors import Interrupted
+from windrow.kafka.clients import create_topic, position_reader
+from windrow.publish.transaction import transactor
+from windrow.record import Record
 from windrow.relay.setup import prepare
 from windrow.settings import Settings
 
@@ -182,6 +185,22 @@ def test_relay_writes_to_no_other_topic_and_the_consumer_to_none(shop: Shop) -> 
         producer.produce(topic, b"", on_delivery=lambda error, _, errors=errors: errors.append(error))
         producer.flush(30)
         assert [each and each.code() for each in errors] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_no_record_is_to_blame_where_a_position_is_refused(shop: Shop) -> None:
+    given = {"name": "shop", "data_source": shop.postgres.url, "base_kafka_config": shop.broker("shop_relay", BROKER)}
+    settings = Settings.load(environment={}, **given)
+    with closing(position_reader(settings)) as member, closing(transactor(settings, "0.a")) as by:
+
+        def publish() -> None:
+            with by.transaction():
+                by.send(b"source", [Record(1, "orders", b"key", b"value", [], [], None, None)])
+                by.finish([TopicPartition("payroll", 0, 1, metadata="")], member.consumer_group_metadata())
+
+        by.connect()
+        by.init()
+        with pytest.raises(Interrupted, match=r"(?i)authorization"):
+            publish()
 
 
 def test_database_is_not_spoken_to_without_tls_nor_to_a_stranger(shop: Shop, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ librdkafka's transactor is held beside it: whoever reads the topic cannot tell w
 
 import select
 import socket
+import struct
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -13,12 +15,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from fix_pipeline import Pipeline, limit_message_size, received, wait_for
 from windrow import embedded
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
 from windrow.kafka.clients import client_config, committed_offsets, create_topic, position_reader
 from windrow.kafka.statistics import Statistics
+from windrow.publish import direct
 from windrow.publish.direct import DirectTransactor
 from windrow.publish.sending import DEFAULTS
 from windrow.publish.transaction import Transacting, transactor
@@ -26,6 +30,10 @@ from windrow.publish.transactor import MembershipOver, Transactor, persist
 from windrow.record import Record
 from windrow.settings import Settings
 from windrow.wire import cluster, messages
+from windrow.wire.cluster import Cluster
+from windrow.wire.codec import NO_TAGS, array, text
+from windrow.wire.connection import CLIENT
+from windrow.wire.messages import Api
 
 LIBRDKAFKA = {"queue.buffering.max.messages": "100000"}
 """What the protocol's own side does not know, so that librdkafka is taken."""
@@ -159,15 +167,17 @@ def test_no_request_is_larger_than_brokers_take(pipeline: Pipeline, monkeypatch:
 
 def test_predecessor_is_ended_and_refused(pipeline: Pipeline) -> None:
     settings, topic = pipeline.settings, pipeline.topic
-    with opened(settings) as first, first.transaction():
-        first.send(b"source", [record(1, topic)])
-        first.flush()
-        assert pipeline.transaction_open()
-        with opened(settings) as second:
-            publish(settings, second, [record(2, topic)])
-            with pytest.raises(RelayFenced):
-                publish(settings, first, [])
-    assert pipeline.values() == [b"value 2"]
+    with opened(settings) as first:
+        publish(settings, first, [record(0, topic)])
+        with first.transaction():
+            first.send(b"source", [record(1, topic)])
+            first.flush()
+            assert pipeline.transaction_open()
+            with opened(settings) as second:
+                publish(settings, second, [record(2, topic)], at=2)
+                with pytest.raises(RelayFenced):
+                    publish(settings, first, [], at=3)
+    assert {*pipeline.values()} == {b"value 0", b"value 2"}
 
 
 def test_leader_whose_membership_is_over_is_refused(pipeline: Pipeline) -> None:
@@ -219,6 +229,67 @@ def _hung_up(transactor: DirectTransactor) -> bool:
 def _ended(connected: socket.socket) -> bool:
     readable, _, _ = select.select([connected], [], [], 0)
     return bool(readable)
+
+
+def test_partitions_that_a_topic_has_got_since_are_known_as_soon_as_they_are_asked_for(pipeline: Pipeline) -> None:
+    settings, topic = pipeline.settings, f"{pipeline.topic}.growing"
+    create_topic(settings, topic, 1)
+    with opened(settings) as by:
+        publish(settings, by, [record(1, topic)])
+        grow(settings, topic, 3)
+        publish(settings, by, [record(2, topic, partition=2)], at=2)
+        with pytest.raises(PublishFailed, match="there is no partition 3, it has 3"):
+            publish(settings, by, [record(3, topic, partition=3)], at=3)
+    assert sorted(each[0] for each in told(settings, topic)) == [0, 2]
+
+
+def test_each_topic_is_asked_for_anew_in_its_own_time(pipeline: Pipeline) -> None:
+    settings, old, new = pipeline.settings, f"{pipeline.topic}.old", f"{pipeline.topic}.new"
+    for topic in (old, new):
+        create_topic(settings, topic, 1)
+    with closing(Cluster(client_config(settings), 10.0, 0.6)) as brokers:
+        assert len(brokers.topic(old, 5.0).leaders) == 1
+        grow(settings, old, 2)
+        time.sleep(0.4)
+        assert len(brokers.topic(new, 5.0).leaders) == 1
+        time.sleep(0.4)
+        assert len(brokers.topic(old, 5.0).leaders) == 2
+
+
+def grow(settings: Settings, topic: str, partitions: int) -> None:
+    admin = AdminClient(client_config(settings))
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+    wait_for(lambda: len(admin.list_topics(topic).topics[topic].partitions) == partitions, "the topic to grow")
+
+
+def test_broker_that_does_not_listen_for_a_while_since_a_quota_is_used_up_is_waited_for(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "TAKES_SOME_WITHIN", 0.5)
+    settings = pipeline.settings
+    page = [record(number, pipeline.topic, value=bytes(1_000), key=None, partition=0) for number in range(130)]
+    with opened(settings, **{"topic.metadata.propagation.max.ms": "500"}) as by, bytes_per_second(by, 10_000):
+        assert isinstance(by, DirectTransactor)
+        began = time.monotonic()
+        publish(settings, by, page)
+        assert any(each._quiet_until > began + 1 for each in by._cluster.connections)
+    assert len(pipeline.values()) == len(page)
+
+
+@contextmanager
+def bytes_per_second(by: Transacting, limit: float) -> Iterator[None]:
+    """Meanwhile, more than that makes the broker deaf to our producers for a while."""
+    assert isinstance(by, DirectTransactor)
+    to_quotas, ours = Api(49, 1), text("client-id") + text(CLIENT) + NO_TAGS
+    broker = by._cluster.connections[0]
+    for value, remove in ((limit, False), (0.0, True)):
+        limited = text("producer_byte_rate") + struct.pack(">d?", value, remove) + NO_TAGS
+        request = array([array([ours]) + array([limited]) + NO_TAGS]) + b"\0" + NO_TAGS
+        answer = broker.call(to_quotas, request, lambda answer: answer.take("ibh"))
+        assert answer[-1] == 0
+        if not remove:
+            time.sleep(0.5)  # brokers hear of it by their log
+            yield
 
 
 def test_what_is_closed_in_the_middle_keeps_no_consumer_waiting(pipeline: Pipeline) -> None:

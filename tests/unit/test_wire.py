@@ -1,10 +1,13 @@
 """Kafka's protocol as the relay speaks it: values, partitions, record batches, and what is made of odd answers."""
 
 import socket
+import ssl
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.columns import Columns, keys_of, times_of
-from windrow.errors import Interrupted
+from windrow.embedded.certificates import write_certificates
+from windrow.errors import EnvironmentUnfit, Interrupted
 from windrow.publish.direct import member_of, not_understood
 from windrow.record import Record
 from windrow.wire import batches, messages
 from windrow.wire.batches import Batch, Encoder, Malformed
 from windrow.wire.cluster import Cluster, addresses
 from windrow.wire.codec import Reader, array, signed, text, unsigned
+from windrow.wire.connection import Connection
 from windrow.wire.messages import Place, Producer
 from windrow.wire.partitions import murmur2, murmur2_of_all
+from windrow.wire.security import Security
 
 OPTIONAL = st.none() | st.binary(max_size=40)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
@@ -176,6 +182,44 @@ def test_settings_that_librdkafka_alone_knows_are_left_to_it() -> None:
         "partitioner",
         "queue.buffering.max.kbytes",
     ]
+
+
+def test_kerberos_is_left_to_librdkafka() -> None:
+    assert not_understood({"security.protocol": "sasl_ssl", "sasl.username": "ada"}) == ["security.protocol"]
+
+
+def test_what_is_trusted_may_be_a_file_a_folder_or_whatever_the_system_has(tmp_path: Path) -> None:
+    write_certificates(tmp_path)
+    for place in (tmp_path / "authority.pem", tmp_path, "probe", ""):
+        assert Security.of({"security.protocol": "ssl", "ssl.ca.location": str(place)}).tls
+    with pytest.raises(EnvironmentUnfit, match=r"check ssl\.ca\.location, on every executor"):
+        Security.of({"security.protocol": "ssl", "ssl.ca.location": str(tmp_path / "nothing")})
+
+
+def test_broker_that_takes_its_time_over_tls_may_do_so_for_each_part(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(write_certificates(tmp_path))
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+    body, taken = bytes(16_000_000), 0
+
+    def serve() -> None:
+        nonlocal taken
+        with listener, context.wrap_socket(listener.accept()[0], server_side=True) as client:
+            client.recv(65_536)
+            answer = struct.pack(">i", 1) + versions(13, 2)
+            client.sendall(struct.pack(">i", len(answer)) + answer)
+            while content := client.recv(65_536):
+                taken += len(content)
+                time.sleep(0.001)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    security = Security.of({"security.protocol": "ssl", "ssl.ca.location": str(tmp_path / "authority.pem")})
+    with closing(Connection("127.0.0.1", listener.getsockname()[1], security, 0.5)) as connection:
+        connection.send(messages.PRODUCE, body)
+    thread.join(30)
+    assert taken > len(body)
 
 
 def test_membership_is_read_as_librdkafka_writes_it() -> None:

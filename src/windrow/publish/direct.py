@@ -28,12 +28,12 @@ from windrow.publish.sending import refusal
 from windrow.publish.transactor import FENCED, NO_MEMBER, SETTLE_WITHIN, TAKES_SOME_WITHIN, MembershipOver, NotYet
 from windrow.record import Record
 from windrow.wire import messages
-from windrow.wire.batches import COMPRESSIONS, Batch, Encoder, Malformed
+from windrow.wire.batches import COMPRESSIONS, Batch, Encoder, Malformed, NoPartition
 from windrow.wire.cluster import Cluster
 from windrow.wire.codec import Reader
 from windrow.wire.connection import Connection
 from windrow.wire.messages import Member, Offset, Place, Producer, Refused
-from windrow.wire.security import MECHANISMS, PROTOCOLS
+from windrow.wire.security import MECHANISMS, PROTOCOLS, asks_who_we_are, mechanism_of
 
 _ABORT_WITHIN: Final = 5.0
 _ASK_AGAIN_AFTER: Final = 0.02
@@ -87,12 +87,14 @@ _UNDERSTOOD: Final[Mapping[str, tuple[str, ...] | None]] = {
 
 def not_understood(given: Mapping[str, str]) -> list[str]:
     """Of all that a user has set for his producers, what means nothing here; librdkafka knows it."""
-    return [
+    foreign = [
         name
         for name, value in given.items()
         if (choices := _UNDERSTOOD.get(name, ())) is not _ANY
         and str(value).lower() not in {each.lower() for each in choices}
     ]
+    by_kerberos = asks_who_we_are(given) and not mechanism_of(given)
+    return [*foreign, "security.protocol"] if by_kerberos else foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +174,8 @@ class DirectTransactor:
             raise
 
     def send(self, source: bytes, records: Sequence[Record]) -> None:
-        encoder = Encoder(source, self._options.batch_size, self._options.compression)
-        try:
-            batches = encoder.encode(records, self._partitions)
-        except Malformed as why:
-            raise PublishFailed(str(why), why.topic) from why
         leading = defaultdict[int, list[Batch]](list)
-        for batch in batches:
+        for batch in self._encoded(source, records):
             leading[self._leaders(batch.place.topic)[batch.place.partition]].append(batch)
         for node, led in leading.items():
             self._produce(self._cluster.node(node), led)
@@ -254,6 +251,16 @@ class DirectTransactor:
                 self._coordinator = None
             time.sleep(_ASK_AGAIN_AFTER)
 
+    def _encoded(self, source: bytes, records: Sequence[Record]) -> list[Batch]:
+        encoder = Encoder(source, self._options.batch_size, self._options.compression)
+        try:
+            with contextlib.suppress(NoPartition):
+                return encoder.encode(records, self._partitions)
+            self._cluster.forget()  # the topic may have grown
+            return encoder.encode(records, self._partitions)
+        except Malformed as why:
+            raise PublishFailed(str(why), why.topic) from why
+
     def _group(self, group: str) -> Connection:
         if group not in self._groups:
             self._groups[group] = self._cluster.coordinator(group, transactional=False, within=SETTLE_WITHIN)
@@ -320,9 +327,12 @@ class DirectTransactor:
         self.end(commit=False, within=_ABORT_WITHIN)
 
     def _refuse(self, refused: Sequence[Refused]) -> None:
-        """Raise what weighs most: what is refused for good, which may be why the rest is, then being fenced."""
+        """Raise what weighs most: a record refused for good, which may be why the rest is, then being fenced. No record
+        is to blame where a position is refused.
+        """
         for place, code, reason in refused:
-            if code not in _PASSING and (error := refusal(_error(code, reason), place.topic)):
+            of_records = place in self._sequences and code not in _PASSING
+            if of_records and (error := refusal(_error(code, reason), place.topic)):
                 raise error
         worst = min(refused, key=lambda each: _WEIGHT.get(each.error, len(_WEIGHT)))
         self._raise(worst.error, worst.reason)

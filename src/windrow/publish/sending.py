@@ -32,6 +32,7 @@ _REFUSED_BY_TOPIC: Final = frozenset(
 )
 _REFUSED: Final = _REFUSED_BY_TOPIC | {
     KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
     KafkaError.INVALID_RECORD,
     KafkaError.INVALID_TIMESTAMP,

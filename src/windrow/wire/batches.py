@@ -72,6 +72,10 @@ class Malformed(ValueError):
         self.topic = topic
 
 
+class NoPartition(Malformed):
+    """A partition that its topic does not have, as far as is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """Makes batches of records: for which source, how large, and how compressed."""
@@ -175,7 +179,7 @@ def _partition(record: Record, partitions_of: PartitionsOf) -> int:
 
 def _existing(topic: str, partition: int, count: int) -> int:
     if partition >= count:
-        raise Malformed(topic, f"topic {topic}: there is no partition {partition}, it has {count}")
+        raise NoPartition(topic, f"topic {topic}: there is no partition {partition}, it has {count}")
     return partition
 
 

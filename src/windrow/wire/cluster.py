@@ -41,7 +41,7 @@ class Cluster:
         self._nodes: dict[int, Node] = {}
         self._open: dict[int, Connection] = {}
         self._topics: dict[str, Topic] = {}
-        self._asked_at = 0.0
+        self._asked_at: dict[str, float] = {}
         self._first = self._any(addresses(config["bootstrap.servers"]))
         with closed_on_error(self):
             self._ask([])
@@ -57,8 +57,8 @@ class Cluster:
 
     def topic(self, name: str, within: float) -> Topic:
         """What is known of a topic, with a leader for each partition; one that cannot be had is waited for."""
-        if time.monotonic() - self._asked_at > self._refresh:
-            self._topics.clear()
+        if name in self._topics and time.monotonic() - self._asked_at[name] > self._refresh:
+            del self._topics[name]
         deadline = time.monotonic() + within
         while name not in self._topics:
             found = self._ask([name])[name]
@@ -69,7 +69,7 @@ class Cluster:
                     raise Interrupted(f"Kafka broke off: topic {name} has partitions without a leader")
                 if found.error:
                     return found
-                self._topics[name] = found
+                self._topics[name], self._asked_at[name] = found, time.monotonic()
             else:
                 time.sleep(_ASK_AGAIN_AFTER)
         return self._topics[name]
@@ -111,7 +111,6 @@ class Cluster:
     def _ask(self, topics: list[str]) -> dict[str, Topic]:
         nodes, found = self._first.call(messages.METADATA, messages.metadata(topics), messages.described)
         self._nodes |= {node.number: node for node in nodes}
-        self._asked_at = time.monotonic()
         return found
 
     def _any(self, servers: list[tuple[str, int]]) -> Connection:

@@ -45,6 +45,8 @@ class Reader:
 
     def __init__(self, answer: bytes | memoryview) -> None:
         self._answer, self._at = memoryview(answer), 0
+        self.throttle = 0
+        """Milliseconds for which the broker does not listen, since a quota is used up."""
 
     def take(self, layout: str) -> tuple[int, ...]:
         """Numbers of fixed length, as `struct` names them."""
@@ -54,6 +56,9 @@ class Reader:
 
     def number(self, layout: str) -> int:
         return self.take(layout)[0]
+
+    def throttled(self) -> None:
+        self.throttle = self.number("i")
 
     def unsigned(self) -> int:
         number, shift = 0, 0

@@ -27,6 +27,8 @@ _CONNECT_WITHIN: Final = 5.0
 _LARGEST_ANSWER: Final = 100_000_000
 _PIECES: Final = 512
 """How many the system takes at once."""
+_AT_ONCE: Final = 65_536
+"""Bytes of a part, over TLS."""
 
 
 class Connection:
@@ -36,7 +38,7 @@ class Connection:
         self.address = f"{host}:{port}"
         self.sent_bytes = self.requests = 0
         self.used_at = time.monotonic()
-        self._within = within
+        self._within, self._quiet_until = within, 0.0
         self._correlation = 0
         self._unanswered: deque[tuple[Api, int]] = deque()
         self._socket: socket.socket | None = None
@@ -62,14 +64,16 @@ class Connection:
         """What is read of the answer to the oldest request that has none."""
         api, expected = self._unanswered.popleft()
         with self._interruptible():
-            self._opened.settimeout(within or self._within)
+            self._opened.settimeout(self._patience(within or self._within))
             (size,) = struct.unpack(">i", self._read(4))
             if size > _LARGEST_ANSWER:
                 raise ConnectionError(f"an answer of {size:,} bytes")
             correlation, answer = messages.answered(api, self._read(size))
             if correlation != expected:
                 raise ConnectionError("an answer to what was not asked")
-            return read(answer)
+            told = read(answer)
+            self._quiet_until = max(self._quiet_until, time.monotonic() + answer.throttle / 1000)
+            return told
 
     def call(self, api: Api, request: bytes, read: Callable[[Reader], T], within: float | None = None) -> T:
         """Send, and wait for the answer; nothing else may be unanswered."""
@@ -81,6 +85,10 @@ class Connection:
             self._socket.close()
         self._socket = None
 
+    def _patience(self, within: float) -> float:
+        """Beside what a broker may take, the time for which it hears nobody who has used up his quota."""
+        return within + max(0.0, self._quiet_until - time.monotonic())
+
     @property
     def _opened(self) -> socket.socket:
         if self._socket is None:
@@ -89,9 +97,11 @@ class Connection:
 
     def _send(self, pieces: list[Piece]) -> None:
         """Each part within the time that a broker has to take any of it, not all within that time."""
-        self._opened.settimeout(self._within)
-        if isinstance(self._opened, ssl.SSLSocket) or len(pieces) == 1:
-            self._opened.sendall(b"".join(pieces))
+        self._opened.settimeout(self._patience(self._within))
+        if isinstance(self._opened, ssl.SSLSocket):
+            whole = memoryview(b"".join(pieces))
+            for at in range(0, len(whole), _AT_ONCE):
+                self._opened.sendall(whole[at : at + _AT_ONCE])
             return
         left = deque(memoryview(piece) for piece in pieces)
         while left:

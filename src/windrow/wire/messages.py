@@ -154,7 +154,7 @@ def metadata(topics: Iterable[str]) -> bytes:
 
 
 def described(answer: Reader) -> tuple[list[Node], dict[str, Topic]]:
-    answer.number("i")
+    answer.throttled()
 
     def node() -> Node:
         number = answer.number("i")
@@ -192,7 +192,7 @@ def find_coordinator(key: str, *, transactional: bool) -> bytes:
 
 def coordinator(answer: Reader) -> tuple[int, Node]:
     """An error, or who coordinates."""
-    answer.number("i")
+    answer.throttled()
 
     def one() -> tuple[int, Node]:
         answer.text()
@@ -212,7 +212,8 @@ def init_producer_id(transactional_id: str, timeout_ms: int) -> bytes:
 
 def producer(answer: Reader) -> tuple[int, Producer]:
     """An error, or who the producer is from now on: both after it began and after a transaction has ended."""
-    _, error, number, epoch = answer.take("ihqh")
+    answer.throttled()
+    error, number, epoch = answer.take("hqh")
     return error, Producer(number, epoch)
 
 
@@ -251,7 +252,9 @@ def refused(answer: Reader) -> list[Refused]:
         answer.tags()
         return Refused(Place(topic, index), error, reason or "; ".join(filter(None, reasons)))
 
-    return _refused(answer, partition)
+    found = _refused(answer, partition)
+    answer.throttled()
+    return found
 
 
 def txn_offset_commit(transactional_id: str, who: Producer, member: Member, offsets: Iterable[Offset]) -> bytes:
@@ -273,7 +276,7 @@ def txn_offset_commit(transactional_id: str, who: Producer, member: Member, offs
 
 
 def refused_offsets(answer: Reader) -> list[Refused]:
-    answer.number("i")
+    answer.throttled()
 
     def partition(topic: str) -> Refused:
         index, error = answer.take("ih")

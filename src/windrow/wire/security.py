@@ -8,14 +8,18 @@ import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Self
 
-from windrow.errors import Interrupted
+from windrow.errors import EnvironmentUnfit, Interrupted
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *HASHES)
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _YES: Final = ("true", "1", "t")
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+_PROBE: Final = "probe"
+"""For `ssl.ca.location`: wherever this system has what it trusts."""
 
 Exchange = Callable[[bytes], bytes]
 """Sends a broker a step of the authentication, and returns what it says to it."""
@@ -32,12 +36,10 @@ class Security:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Self:
-        protocol = config.get("security.protocol", "plaintext").lower()
-        tls = _tls(config) if protocol.endswith("ssl") else None
-        if not protocol.startswith("sasl"):
+        tls = _tls(config) if _protocol(config).endswith("ssl") else None
+        if not asks_who_we_are(config):
             return cls(tls)
-        mechanism = config.get("sasl.mechanisms") or config.get("sasl.mechanism", "")
-        return cls(tls, mechanism.upper(), config.get("sasl.username", ""), config.get("sasl.password", ""))
+        return cls(tls, mechanism_of(config), config.get("sasl.username", ""), config.get("sasl.password", ""))
 
     def authenticate(self, exchange: Exchange) -> None:
         """Say who we are; the broker's refusal is raised by the exchange."""
@@ -47,8 +49,36 @@ class Security:
             _scram(HASHES[self.mechanism], self.username, self.password, exchange)
 
 
+def asks_who_we_are(config: Mapping[str, str]) -> bool:
+    return _protocol(config).startswith("sasl")
+
+
+def mechanism_of(config: Mapping[str, str]) -> str:
+    """How we say who we are; empty where that is not said, which means Kerberos."""
+    return (config.get("sasl.mechanisms") or config.get("sasl.mechanism", "")).upper()
+
+
+def _protocol(config: Mapping[str, str]) -> str:
+    return config.get("security.protocol", "plaintext").lower()
+
+
 def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=config.get("ssl.ca.location") or None, cadata=config.get("ssl.ca.pem"))
+    try:
+        return _context(config)
+    except OSError as error:
+        names = ", ".join(name for name in _FILES if name in config)
+        raise EnvironmentUnfit(
+            f"TLS to Kafka cannot be set up: {error}; check {names or 'the certificates'}, on every executor"
+        ) from error
+
+
+def _context(config: Mapping[str, str]) -> ssl.SSLContext:
+    trusted = config.get("ssl.ca.location")
+    trusted = None if trusted == _PROBE else trusted or None
+    folder = trusted if trusted and Path(trusted).is_dir() else None
+    context = ssl.create_default_context(
+        cafile=None if folder else trusted, capath=folder, cadata=config.get("ssl.ca.pem")
+    )
     if config.get("enable.ssl.certificate.verification", "true").lower() not in _YES:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     elif config.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
