@@ -9,7 +9,7 @@ import pytest
 
 from windrow.bench.check import Faults, faults
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 def bench(*arguments: str, what: str = "relay") -> subprocess.CompletedProcess[str]:
