@@ -63,7 +63,7 @@ FULL: Final = PeerSize(
     rounds=3,
     more_rounds=2,
     queue=200_000,
-    unmeasured=50_000,
+    unmeasured=500_000,
 )
 QUICK: Final = PeerSize(
     backlog=3_000,

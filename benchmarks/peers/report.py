@@ -176,7 +176,7 @@ partitions, begins when a first record has come through, and is judged by the sa
 
 - Backlogs: {backlog:,} records of 200 bytes, 2 headers and 10,000 keys, in one transaction; from its commit until the
   consumer has all, or for {patience:.0f} s. Of mixed sizes: {mixed:,}. With a transaction held open: after {traffic:,}
-  others that were relayed meanwhile.
+  others that were relayed meanwhile. Before all, each contender relays {unmeasured:,} that do not count.
 - Live: {live:.0f} s after {warm_up:.0f} s of warming up, from the return of a row's commit until the consumer has the
   record. At 10,000/s the writers alone do not wait for the disk. windrow is there once more, dispatched: the writers'
   process sends each record right after its commit. In backlogs nobody would.

@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from itertools import takewhile
 
 import psycopg
 import pytest
 
 from fix_pipeline import Pipeline, wait_for
+from windrow.capture.protocol import Page
 from windrow.capture.snapshot import SnapshotCapture
 from windrow.errors import SettingsInvalid
 from windrow.record import Shard
@@ -63,6 +65,34 @@ def test_look_at_a_backlog_reads_it_once(make_pipeline: Callable[..., Pipeline])
         pipeline.write(*(pipeline.message("x") for _ in range(backlog)))
         assert len(capture.next().records) == A_FEW
     assert backlog < index_entries_read(pipeline) < backlog + 5 * A_FEW
+
+
+def test_what_is_not_committed_is_not_looked_at(make_pipeline: Callable[..., Pipeline]) -> None:
+    """However often others look for what is, and whether the long transaction began before the position or after it."""
+    pipeline, many = make_pipeline(shards=1, limits={"pageRecords": 5 * A_FEW}), 30 * A_FEW
+    with pipeline.connect() as early, pipeline.connect() as late:
+        with closing(SnapshotCapture(pipeline.settings, Shard(0, 1))) as capture:
+            capture.start(None)
+            early.execute("SELECT pg_current_xact_id()")
+            pipeline.write(pipeline.message("0"))
+            assert values(capture.next()) == [b"0"]
+            for connection in (early, late):
+                pipeline.outbox.write_many(connection, [pipeline.message("long")] * many)
+            for between in (b"1", b"2", b"3"):
+                pipeline.write(pipeline.message(between))
+                assert values(capture.next()) == [between]
+                last = capture.next()
+                assert values(last) == []
+        assert index_entries_read(pipeline) < A_FEW
+    with closing(SnapshotCapture(pipeline.settings, Shard(0, 1))) as capture:
+        capture.start(last.position.encode())
+        behind = takewhile(lambda page: page.more, iter(capture.next, None))
+        assert [value for page in behind for value in values(page)] == [b"long"] * 2 * many
+        assert values(capture.next()) == []
+
+
+def values(page: Page) -> list[bytes | None]:
+    return [record.value for record in page.records]
 
 
 def test_partitioned_outbox_gives_back_the_room_of_what_is_published(make_pipeline: Callable[..., Pipeline]) -> None:

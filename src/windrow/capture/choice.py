@@ -12,7 +12,7 @@ from windrow.capture.marks import MarkPosition
 from windrow.capture.position import NOTHING, Position
 from windrow.capture.protocol import Capture, selected
 from windrow.capture.shards import predicate
-from windrow.capture.snapshot import SnapshotCapture
+from windrow.capture.snapshot import SnapshotCapture, unseen
 from windrow.capture.tail import TailCapture
 from windrow.database.adoption import layout_of
 from windrow.database.connections import connect, interruptible
@@ -96,6 +96,6 @@ def ahead(settings: Settings, layout: Layout, position: str | None) -> Ahead:
     at = Position.decode(position) if position else Position("")  # of the log's positions, what they say of rows
     snapshots = {"lo": Literal(str(at.lo)), "hi": Literal(str(at.hi or NOTHING)), "after": Literal(at.after)}
     return Ahead(
-        tables.query("snapshot", "unseen", lo=snapshots["lo"]),
+        unseen(tables, snapshots["lo"])["unseen"],
         tables.query("snapshot", "beyond", **snapshots, **columns),
     )

@@ -77,6 +77,12 @@ def lasting(snapshot: str, newest: int | None, since: Snapshot) -> Snapshot:
     return Snapshot.parse(snapshot).before(max(since.xmax, 0 if newest is None else newest + 1))
 
 
+def unseen(tables: Tables, lo: Composable) -> dict[str, Composable]:
+    """Parts of statements: the rows not visible in `lo`, and the newest transaction of them."""
+    settled = tables.query("snapshot", "settled", lo=lo)
+    return {name: tables.query("snapshot", name, lo=lo, settled=settled) for name in ("unseen", "newest")}
+
+
 class SnapshotCapture:
     """Reads one shard's rows, once started.
 
@@ -97,8 +103,7 @@ class SnapshotCapture:
                 "columns": SQL(", ".join(selected(self._layout, Record._fields))),
                 "names": SQL(", ".join(Record._fields)),
                 "mine": predicate(shard, self._layout),
-                "unseen": self._tables.query("snapshot", "unseen", lo=Placeholder("lo")),
-                "newest": self._tables.query("snapshot", "newest", lo=Placeholder("lo")),
+                **unseen(self._tables, Placeholder("lo")),
             }
             # A backlog's rows pass by the hundred thousand: there the time of writing is read of some only.
             some = not settings.tracing

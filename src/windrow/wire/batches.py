@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 import crc32c
@@ -120,19 +121,19 @@ class Encoder:
     def _in_columns(self, rows: pa.RecordBatch, partitions_of: PartitionsOf, now: int) -> Iterator[Batch]:
         _check(rows)
         places, groups = _grouped(rows, partitions_of)
-        if len(places) > 1:
-            order = np.argsort(groups, kind="stable")
-            rows, groups = rows.take(pa.array(order)), groups[order]
         bodies = _bodies(rows, self._tail)
         times = rows.column("timestamp").fill_null(0).to_numpy(zero_copy_only=False)
         times = np.where(times == 0, now, times)
+        if len(places) > 1:
+            order = np.argsort(groups, kind="stable")
+            bodies, times, groups = bodies.take(pa.array(order)), times[order], groups[order]
         ends = np.cumsum(_lengths(bodies).to_numpy() + _AROUND)
         cuts = list(_cuts(groups, ends, self.size))
         firsts = np.repeat(np.array([first for first, _ in cuts]), [last - first for first, last in cuts])
         deltas = np.arange(len(groups)) - firsts
-        whole = _joined(_ZERO, _variable(pa.array(times - times[firsts])), _variable(pa.array(deltas)), bodies)
-        whole = _joined(_variable(_lengths(whole)), whole)
-        _, offsets, data = whole.buffers()
+        pieces = (_variable(pa.array(times - times[firsts])), _variable(pa.array(deltas)), bodies)
+        sizes = reduce(pc.add, map(_lengths, pieces), len(_ZERO.as_py()))
+        _, offsets, data = _joined(_variable(sizes), _ZERO, *pieces).buffers()
         bounds, content = np.frombuffer(offsets, np.int32), memoryview(data)
         for first, last in cuts:
             moments = times[first:last]
@@ -257,8 +258,10 @@ def _bodies(rows: pa.RecordBatch, tail: bytes) -> pa.Array:
     names, contents = (_binary(rows.column(name).flatten()) for name in ("header_keys", "header_values"))
     counts = pc.list_value_length(lists).fill_null(0)
     headers = _joined(_variable(_lengths(names)), names, _variable(_lengths(contents)), contents)
-    ends = np.cumsum(np.concatenate([[0], counts.to_numpy()])).astype(np.int32)
-    own = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), headers), _NOTHING)
+    ends = np.cumsum(np.concatenate([[0], counts.to_numpy()]))
+    _, offsets, data = headers.buffers()
+    bounds = pa.py_buffer(np.frombuffer(offsets, np.int32)[ends])  # those of a row's headers follow each other
+    own = pa.Array.from_buffers(pa.binary(), len(rows), [None, bounds, data])
     sequences = _binary(rows.column("id").cast(pa.string()))
     return _joined(
         _variable(_lengths(keys)),

@@ -4,20 +4,41 @@ SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text,
        (SELECT tx::text FROM {outbox} WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1)
 FROM pg_control_system()
 
+-- name: settled
+-- A part of others: the transactions that began after lo and are over, as spans of their numbers. What others have written
+-- and not committed lies between the spans: of it nothing is read, however much it is.
+SELECT coalesce((lag(open) OVER numbers::text::bigint + 1)::text::xid8, pg_snapshot_xmax({lo}::pg_snapshot)) AS first,
+       open AS past
+FROM (
+  SELECT pg_snapshot_xip(pg_current_snapshot())
+  UNION ALL
+  SELECT pg_snapshot_xmax(pg_current_snapshot())
+) AS ends (open)
+WHERE open >= pg_snapshot_xmax({lo}::pg_snapshot)
+WINDOW numbers AS (ORDER BY open)
+
 -- name: unseen
 -- A part of others: the rows not visible in lo. They began after it or were open in it: two places in the index, however
 -- old the oldest open transaction is.
-SELECT * FROM {outbox} WHERE tx >= pg_snapshot_xmax({lo}::pg_snapshot)
+SELECT began.*
+FROM ({settled}) AS settled
+CROSS JOIN LATERAL (SELECT * FROM {outbox} WHERE tx >= settled.first AND tx < settled.past) AS began
 UNION ALL
-SELECT * FROM {outbox} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip({lo}::pg_snapshot)))
+SELECT *
+FROM {outbox}
+WHERE tx = ANY (ARRAY(
+  SELECT pg_snapshot_xip({lo}::pg_snapshot) EXCEPT SELECT pg_snapshot_xip(pg_current_snapshot())
+))
 
 -- name: newest
 -- A part of others: the newest transaction of all rows that are not visible in lo, of whichever shard. It is on disk.
 -- The column has its table's name: a bare tx would be the number selected, which no index has in order.
 SELECT newest.tx::text::bigint
-FROM {outbox} AS newest
-WHERE newest.tx >= pg_snapshot_xmax({lo}::pg_snapshot)
-ORDER BY newest.tx DESC
+FROM ({settled}) AS settled
+CROSS JOIN LATERAL (
+  SELECT tx FROM {outbox} WHERE tx >= settled.first AND tx < settled.past ORDER BY tx DESC LIMIT 1
+) AS newest
+ORDER BY settled.past DESC
 LIMIT 1
 
 -- name: beyond
