@@ -15,6 +15,8 @@ from fix_stream import streaming
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 STARTED = 300.0
+BACKLOG = 2_000
+"""Some seven batches: a transaction is open for a second in each, and is to be seen once."""
 
 
 def test_query_killed_in_mid_batch_loses_and_doubles_nothing(
@@ -23,9 +25,10 @@ def test_query_killed_in_mid_batch_loses_and_doubles_nothing(
     pipeline = make_pipeline()
     load, mark = Load(pipeline), uuid4().hex
     with load.running():
-        wait_for(lambda: load.committed * 5 >= 500, "a backlog")
-    with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk"):
-        wait_for(pipeline.transaction_open, "an open transaction", STARTED)
+        wait_for(lambda: load.committed * 5 >= BACKLOG, "a backlog")
+    with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk") as query:
+        wait_for(lambda: pipeline.transaction_open() or query.poll() is not None, "an open transaction", STARTED)
+        assert query.poll() is None, (tmp_path / "talk").read_text()
         signal_marked(mark, signal.SIGKILL)
     wait_for(lambda: not marked(mark), "all processes gone")
     with streaming(pipeline, tmp_path / "checkpoint", mark, tmp_path / "talk") as again:
