@@ -32,7 +32,6 @@ WHERE tx = ANY (ARRAY(
 
 -- name: newest
 -- A part of others: the newest transaction of all rows that are not visible in lo, of whichever shard. It is on disk.
--- The column has its table's name: a bare tx would be the number selected, which no index has in order.
 SELECT newest.tx::text::bigint
 FROM ({settled}) AS settled
 CROSS JOIN LATERAL (
