@@ -42,8 +42,7 @@ class Killed(BaseException):
 class PositionOutside(TransactionalPublisher):
     """Commits the records, and then where it stands."""
 
-    def _finish(self, committed: Committed, *, beside: bool = False) -> None:
-        del beside
+    def _finish(self, committed: Committed) -> None:
         ours = self._transactor
         assert isinstance(ours, FatedTransactor)
         ours.flush()

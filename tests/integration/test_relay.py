@@ -15,7 +15,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from fix_load import Load
 from fix_pipeline import CAPTURES, DEADLINE, Pipeline, wait_for
 from windrow import Message, embedded
 from windrow.capture.position import Position
@@ -31,7 +30,6 @@ from windrow.relay.registry import Registry
 from windrow.relay.seat import Seat
 from windrow.relay.setup import prepare
 from windrow.relay.shard import ShardLoop
-from windrow.relay.tally import ShardFigures
 from windrow.relay.watch import Watch
 from windrow.settings import Settings
 from windrow.spark.session import slots
@@ -65,20 +63,6 @@ def test_restarted_relay_goes_on_where_it_ended(pipeline: Pipeline) -> None:
         with pipeline.relay() as relay:
             pipeline.wait_published(relay, (start + 1) * 50)
     assert pipeline.values() == [f"{start} {number}".encode() for start in range(3) for number in range(50)]
-
-
-def test_what_is_written_while_a_page_is_sent_goes_along(make_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = make_pipeline()
-    load = Load(pipeline)
-
-    def pages_joined(figures: ShardFigures) -> bool:
-        return figures.times["page"].count > figures.counts["transactions"] + 5
-
-    with pipeline.relay() as relay, Watch(pipeline.settings) as watch:
-        with load.running():
-            wait_for(lambda: pages_joined(watch.view.figures()), "fewer transactions than pages")
-        pipeline.wait_published(relay, load.committed * 5)
-    load.judge()
 
 
 def test_warm_up_leaves_workers_that_the_next_job_takes(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from windrow.errors import Interrupted
-from windrow.kafka.offsets import send_offsets, sending_offsets
+from windrow.kafka.offsets import send_offsets
 
 
 class Held:
@@ -72,29 +72,3 @@ def test_a_child_has_helpers_of_its_own() -> None:
         os._exit(len(prompt.callers))
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 2
-
-
-def test_offsets_are_sent_beside_other_work_and_waited_for() -> None:
-    held, ended = Held(), threading.Event()
-
-    def work() -> None:
-        with sending_offsets(held, [], b"", 5):  # type: ignore[arg-type]
-            held.let_go.set()  # before that the call does not return
-        ended.set()
-
-    threading.Thread(target=work, daemon=True).start()
-    assert ended.wait(10)
-
-
-def test_work_that_fails_beside_offsets_is_left_only_once_they_are_sent() -> None:
-    prompt = Prompt()
-    with pytest.raises(LookupError), sending_offsets(prompt, [], b"", 5):  # type: ignore[arg-type]
-        raise LookupError
-    assert len(prompt.callers) == 1
-
-
-def test_a_refusal_beside_other_work_is_raised_at_its_end() -> None:
-    done = []
-    with pytest.raises(KafkaException), sending_offsets(Refused(), [], b"", 5):  # type: ignore[arg-type]
-        done.append("all")
-    assert done

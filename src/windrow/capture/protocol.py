@@ -31,12 +31,6 @@ class Page:
     release: int = 0
     """The number of the latest dead letter that was released, as the database said it with these rows."""
 
-    def goes_along(self, before: "Page") -> bool:
-        """Whether it may be published in one transaction with the page before it: it is short, and nothing has to come
-        between them.
-        """
-        return bool(self.records) and not self.more and self.release == before.release
-
 
 class Capture(Protocol):
     """A source of pages. Not safe for concurrent use."""

@@ -1,4 +1,4 @@
-"""Sending offsets to a transaction, within a time, and beside other work.
+"""Sending offsets to a transaction, within a time.
 
 librdkafka 2.16 may wait for ever for a coordinator that has left the cluster, whatever time it is given (its issue
 5511). So the call is made by a helper, which is left behind if it does not come back. Helpers are kept: to start one
@@ -7,8 +7,7 @@ for each transaction would take longer than all else that windrow does for it.
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -55,26 +54,12 @@ def send_offsets(
     producer: Producer, offsets: Sequence[TopicPartition], membership: Any, seconds: float = _ANSWER_WITHIN
 ) -> None:
     """Send offsets to the producer's transaction. Raises `NeverReturned` where that takes too long."""
-    with sending_offsets(producer, offsets, membership, seconds):
-        pass
-
-
-@contextmanager
-def sending_offsets(
-    producer: Producer, offsets: Sequence[TopicPartition], membership: Any, seconds: float = _ANSWER_WITHIN
-) -> Iterator[None]:
-    """Send offsets to the producer's transaction while the caller does something else; they are sent when it ends,
-    however it ends, since no other call of the transaction may come in between. Raises as `send_offsets`.
-    """
     try:
         helper = _idle.pop()
     except IndexError:
         helper = _Helper()
     helper.calls.put(partial(producer.send_offsets_to_transaction, [*offsets], membership, seconds))
-    try:
-        yield
-    finally:
-        error = _answer(helper, seconds + _RETURNS_WITHIN)
+    error = _answer(helper, seconds + _RETURNS_WITHIN)
     if error is not None:
         raise error
 

@@ -26,7 +26,6 @@ from windrow.kafka.clients import committed_position, error_of, own_exception, p
 from windrow.kafka.statistics import Statistics
 from windrow.observe.provider import send_spans
 from windrow.observe.sends import Sending
-from windrow.publish.protocol import Join
 from windrow.publish.scoreboard import Scoreboard
 from windrow.publish.sending import DEFAULTS, Report, producer_config, refusal, send
 from windrow.record import Committed, Progress, Record, Released, Shard
@@ -98,12 +97,7 @@ class AtLeastOncePublisher:
         """Read how many records the predecessors have published."""
         self.committed = self._figure.read() or known
 
-    def publish(
-        self,
-        records: Sequence[Record],
-        progress: Progress | Released,
-        join: Join | None = None,  # noqa: ARG002 - there is no transaction to join
-    ) -> None:
+    def publish(self, records: Sequence[Record], progress: Progress | Released) -> None:
         """Publish the records and purge them; where some fail, those that do not."""
         page = _Page(records, self._limit)
         while page.board.busy:

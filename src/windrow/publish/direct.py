@@ -190,9 +190,8 @@ class DirectTransactor:
         if refused:
             self._refuse(refused)
 
-    def finish(self, offsets: list[TopicPartition], membership: bytes, *, beside: bool = False) -> None:
+    def finish(self, offsets: list[TopicPartition], membership: bytes) -> None:
         """Commit what was sent and the offsets as one; in a `transaction`."""
-        del beside  # what can be sent beside something is
         self.send_offsets(offsets, membership)
         self.flush()
         self.end(commit=True)

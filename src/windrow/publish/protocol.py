@@ -4,13 +4,10 @@ A publisher connects when it is made, and disturbs nobody before `open`. If publ
 away and a new one opens, unless Kafka refused records for good: then it may go on around them.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Protocol
 
 from windrow.record import Committed, Progress, Record, Released
-
-Join: TypeAlias = Callable[[], tuple[Sequence[Record], Progress] | None]
-"""Further records, and the progress that holds once these are published, too; None where there are none."""
 
 
 class Publisher(Protocol):
@@ -25,10 +22,8 @@ class Publisher(Protocol):
         """
         ...
 
-    def publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None = None) -> None:
+    def publish(self, records: Sequence[Record], progress: Progress | Released) -> None:
         """Publish the records and the progress that they make.
-
-        Where that is a transaction, `join` is asked for more to go into it, once the records have arrived.
 
         Raises `PublishFailed` for what Kafka refuses for good, and says there what was published all the same;
         `Interrupted` or `RelayFenced` for what may go through on another try.

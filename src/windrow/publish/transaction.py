@@ -28,7 +28,6 @@ from windrow.kafka.offsets_log import logged_position
 from windrow.kafka.statistics import Statistics
 from windrow.observe.provider import send_spans
 from windrow.publish.direct import DirectTransactor, not_understood
-from windrow.publish.protocol import Join
 from windrow.publish.sending import DEFAULTS, producer_config
 from windrow.publish.transactor import Transactor, persist
 from windrow.record import Committed, Progress, Record, Released, Shard
@@ -80,8 +79,7 @@ class Transacting(Protocol):
     def init(self) -> None: ...
     def transaction(self) -> AbstractContextManager[None]: ...
     def send(self, source: bytes, records: Sequence[Record], /) -> None: ...
-    def flush(self) -> None: ...
-    def finish(self, offsets: list[TopicPartition], membership: bytes, /, *, beside: bool = False) -> None: ...
+    def finish(self, offsets: list[TopicPartition], membership: bytes, /) -> None: ...
     def listen(self) -> None: ...
     def close(self) -> None: ...
 
@@ -185,9 +183,9 @@ class TransactionalPublisher:
     def _ask(self) -> Committed | None:
         return committed_position(self._reader, self._settings, self._shard)
 
-    def publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None = None) -> None:
-        """Publish the records, and what joins them, and the progress that they make, or raise and publish nothing."""
-        persist(partial(self._try_publish, records, progress, join))
+    def publish(self, records: Sequence[Record], progress: Progress | Released) -> None:
+        """Publish the records and the progress that they make, or raise and publish nothing."""
+        persist(partial(self._try_publish, records, progress))
 
     def renew(self) -> None:
         """Commit what is committed anew: Kafka does not forget it, and says whether this publisher is fenced."""
@@ -209,18 +207,10 @@ class TransactionalPublisher:
             self._finish(self._after(count, progress))
         return count
 
-    def _try_publish(self, records: Sequence[Record], progress: Progress | Released, join: Join | None) -> None:
-        with contextlib.ExitStack() as sending, self._transactor.transaction():
-            self._transactor.send(self._source, sending.enter_context(self._traced(records)))
-            count, joined = len(records), None
-            if join:
-                self._transactor.flush()
-                joined = join()
-            if joined:
-                more, progress = joined
-                self._transactor.send(self._source, sending.enter_context(self._traced(more)))
-                count += len(more)
-            self._finish(self._after(count, progress), beside=joined is not None)
+    def _try_publish(self, records: Sequence[Record], progress: Progress | Released) -> None:
+        with self._transactor.transaction(), self._traced(records) as traced:
+            self._transactor.send(self._source, traced)
+            self._finish(self._after(len(records), progress))
 
     def _try_renew(self, committed: Committed) -> None:
         with self._transactor.transaction():
@@ -238,9 +228,9 @@ class TransactionalPublisher:
         """The records with the spans of their sending, which end with the transaction."""
         return self._spans.sending(records) if self._spans else contextlib.nullcontext(records)
 
-    def _finish(self, committed: Committed, *, beside: bool = False) -> None:
+    def _finish(self, committed: Committed) -> None:
         position = TopicPartition(self._settings.position_topic, self._shard, committed.published, committed.metadata)
-        self._transactor.finish([position], self._membership, beside=beside)
+        self._transactor.finish([position], self._membership)
         self.committed = committed
         self._place = (self._place + 1) % len(self._transactors)
 

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from windrow.errors import Interrupted, PublishFailed, RelayFenced
 from windrow.kafka.clients import error_of, own_exception
 from windrow.kafka.contact import part_from
-from windrow.kafka.offsets import NeverReturned, sending_offsets
+from windrow.kafka.offsets import NeverReturned, send_offsets
 from windrow.publish.sending import refusal, send
 from windrow.record import Record
 
@@ -96,17 +96,14 @@ class Transactor:
             if left >= before:
                 raise Interrupted(f"Kafka has taken nothing for {self._takes_some_within:.0f} s")
 
-    def finish(self, offsets: list[TopicPartition], membership: bytes, *, beside: bool = False) -> None:
+    def finish(self, offsets: list[TopicPartition], membership: bytes) -> None:
         """Commit what was sent and the offsets as one; in a `transaction`.
 
-        The offsets may be sent beside the last records where Kafka has taken others before them: then the coordinator
-        knows the transaction's partitions. Otherwise the two would race there, and the loser tries again 100 ms later.
+        Records first: beside them, offsets would race at the coordinator, and the loser tries again 100 ms later.
         """
-        if not beside:
-            self.flush()
+        self.flush()
         try:
-            with sending_offsets(self.producer, offsets, membership):
-                self.flush()
+            send_offsets(self.producer, offsets, membership)
         except NeverReturned:
             self._stuck = True
             raise

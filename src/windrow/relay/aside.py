@@ -84,11 +84,6 @@ class Aside:
         self._blocked: dict[_Key, int] = {}
         """The keys that are blocked, and the first letter of each."""
 
-    @property
-    def blocking(self) -> bool:
-        """Whether there are keys whose messages have to wait."""
-        return bool(self._blocked)
-
     def settle(self) -> None:
         """Before anything is published: tidy up what a predecessor left, and know the blocked keys."""
         with interruptible(), self._table.locked():  # after a predecessor that has just put something aside

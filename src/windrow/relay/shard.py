@@ -8,8 +8,8 @@ has come to the target that it was given.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -72,35 +72,6 @@ class _Over(Exception):
         self.ending: Ending = ending
 
 
-class _Ahead:
-    """The pages of a capture, in turn; the next one may be read before it is taken."""
-
-    def __init__(self, thread: ThreadPoolExecutor, read: Callable[[], Page]) -> None:
-        self._thread, self._read = thread, read
-        self._next: Future[Page] | None = None
-
-    def begin(self) -> None:
-        """Read the next page meanwhile, unless that has begun."""
-        if self._next is None:
-            self._next = self._thread.submit(self._read)
-
-    def peek(self) -> Future[Page]:
-        """The next page, or why there is none, which whoever takes it gets as well. Read here and now, unless that has
-        begun: to wait for a thread costs more.
-        """
-        if self._next is None:
-            self._next = Future()
-            try:
-                self._next.set_result(self._read())
-            except Exception as error:  # noqa: BLE001 - raised by `take`
-                self._next.set_exception(error)
-        return self._next
-
-    def take(self) -> Page:
-        taken, self._next = self._next, None
-        return taken.result() if taken else self._read()
-
-
 class ShardLoop:
     """One shard in one epoch; with a target, until it stands at that position."""
 
@@ -141,62 +112,32 @@ class ShardLoop:
 
     def _pump(self, seat: Seat, capture: Capture, publisher: Publisher, aside: Aside) -> None:
         limits = self._settings.limits
-        joins = limits.reads_ahead and self._settings.delivery == "exactly-once"
-        last_message, in_a_row = time.monotonic(), False
+        last_message = time.monotonic()
         with ThreadPoolExecutor(1) as thread:
-            ahead = _Ahead(thread, partial(self._next, capture))
-            page = ahead.take()
+            page = self._next(capture)
             while True:
-                if page.more and limits.reads_ahead:
-                    ahead.begin()  # More is waiting: read on while this page is being published.
+                # Where more is waiting, it is read on while this page is being published.
+                following = thread.submit(self._next, capture) if page.more and limits.reads_ahead else None
                 if publisher.committed and page.release > publisher.committed.released:
                     self._release(seat, publisher, aside, page.release)
                 if page.records:
-                    joinable = joins and in_a_row and not page.more and not aside.blocking
-                    self._publish_page(publisher, aside, page, ahead if joinable else None)
-                    last_message, in_a_row = time.monotonic(), True
+                    self._publish_page(publisher, aside, page)
+                    last_message = time.monotonic()
                 elif self._target is not None and page.position.encode() == self._target:
                     publisher.publish([], page.position)
                     raise _Over("drained")
                 elif not page.more:
                     self._commit_idle(publisher, page)
                     self._listen(publisher)
-                    idle, in_a_row = time.monotonic() - last_message, False
+                    idle = time.monotonic() - last_message
                     capture.wait(poll_delay(idle, limits.mark_backoff, limits.max_mark_backoff))
-                page = ahead.take()
+                page = following.result() if following else self._next(capture)
 
-    def _publish_page(self, publisher: Publisher, aside: Aside, page: Page, ahead: _Ahead | None) -> None:
-        """Publish a page; together with the next one, where that can be."""
-        published = self._publish_joined(publisher, page, ahead) if ahead else []
-        if not published:
-            self.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
-            published = [page]
-        for each in published:
-            self._in_flight.committed()
-            self._tally.arrived(times_of(each.records), time.time())
-        self._count(sum(len(each.records) for each in published))
-
-    def _publish_joined(self, publisher: Publisher, page: Page, ahead: _Ahead) -> list[Page]:
-        """Publish a page and, in the same transaction, what was written while it was being sent, which so is spared the
-        wait for a transaction of its own. Returns the pages; none where Kafka refuses something of them.
-        """
-        pages, began = [page], time.monotonic()
-
-        def join() -> tuple[Sequence[Record], Progress] | None:
-            found = ahead.peek()
-            if found.exception() or not found.result().goes_along(page):
-                return None
-            pages[1:] = [found.result()]
-            return pages[1].records, pages[1].position
-
-        try:
-            publisher.publish(page.records, page.position, join)
-        except PublishFailed:
-            return []  # the second one, where it was read, keeps its turn
-        if len(pages) > 1:
-            ahead.take()
-        self._tally.committed(sum(len(each.records) for each in pages), time.monotonic() - began)
-        return pages
+    def _publish_page(self, publisher: Publisher, aside: Aside, page: Page) -> None:
+        self.publish(publisher, CapturedBatch(page, aside), page.records, page.position)
+        self._in_flight.committed()
+        self._tally.arrived(times_of(page.records), time.time())
+        self._count(len(page.records))
 
     def _release(self, seat: Seat, publisher: Publisher, aside: Aside, latest: int) -> None:
         """Publish what was released of the dead letters since the last time, before anything else of its keys."""
