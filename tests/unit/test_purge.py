@@ -25,15 +25,22 @@ def test_meet_sees_what_both_see(one: Snapshot, other: Snapshot) -> None:
 @given(st.lists(st.lists(snapshots(), min_size=1, max_size=3), min_size=1, max_size=3))
 def test_slowest_shard_of_all_relays_decides(relays: list[list[Snapshot]]) -> None:
     positions = [(len(lows), [Position("7", low, None).encode() for low in lows]) for lows in relays]
-    published = published_by_all(positions)
+    published = published_by_all(positions, "7")
     assert all(not published.sees(tx) or all(low.sees(tx) for lows in relays for low in lows) for tx in range(70))
 
 
 def test_shard_without_a_position_holds_everything_back() -> None:
     position = Position("7", Snapshot(100, 100)).encode()
-    assert published_by_all([(1, [position]), (2, [position])]) == NOTHING
-    assert published_by_all([]) == NOTHING
-    assert published_by_all([(1, [position])]) == Snapshot(100, 100)
+    assert published_by_all([(1, [position]), (2, [position])], "7") == NOTHING
+    assert published_by_all([], "7") == NOTHING
+    assert published_by_all([(1, [position])], "7") == Snapshot(100, 100)
+
+
+def test_position_that_says_nothing_of_this_cluster_holds_everything_back() -> None:
+    ours = Position("7", Snapshot(100, 100)).encode()
+    for other in (Position("8", Snapshot(200, 200)).encode(), "somebody else's", ""):
+        assert published_by_all([(2, [ours, other])], "7") == NOTHING
+        assert published_by_all([(1, [ours]), (1, [other])], "7") == NOTHING
 
 
 @given(snapshots(), snapshots(), st.sets(st.integers(3, 60)))

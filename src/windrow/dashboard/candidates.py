@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from windrow.errors import Interrupted
-from windrow.kafka.clients import client_config, error_of
+from windrow.kafka.clients import answer, client_config, error_of
 from windrow.settings import Settings
 
 _ANSWER_WITHIN: Final = 10.0
@@ -27,7 +27,7 @@ def candidates(settings: Settings) -> list[Candidate]:
     group = settings.leader_group_id
     admin = AdminClient(client_config(settings))  # kept: it takes its answers along when it goes
     try:
-        found = admin.describe_consumer_groups([group], request_timeout=_ANSWER_WITHIN)[group].result().members
+        found = answer(lambda: admin.describe_consumer_groups([group], request_timeout=_ANSWER_WITHIN)[group]).members
     except KafkaException as exception:
         if error_of(exception).code() == KafkaError.GROUP_ID_NOT_FOUND:
             return []

@@ -4,12 +4,10 @@ Functions that begin with `judge` are pure; the others ask. Nothing is left behi
 is aborted, under an id that no relay uses.
 """
 
-import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from confluent_kafka import (
     Consumer,
@@ -29,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 from windrow.doctor.finding import Finding, failed, info, ok, warning
 from windrow.errors import Interrupted, OutboxTableMissing
 from windrow.kafka.clients import (
-    SETTLING,
+    answer,
     check_own_topics,
     client_config,
     committed_positions,
@@ -41,10 +39,7 @@ from windrow.publish.transaction import detour
 from windrow.record import Committed
 from windrow.settings import Limits, Settings
 
-T = TypeVar("T")
-
 _WITHIN: Final = 10.0
-_PAUSE: Final = 0.2
 _DAY: Final = 24 * 60
 _INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 _SCRATCH_TIMEOUT: Final = "10000"
@@ -318,16 +313,3 @@ def operations_on(cluster: Cluster, topic: str) -> set[str] | None:
 def replicas_of(topic: TopicMetadata) -> int:
     """Of the partition that has the fewest."""
     return min(len(each.replicas) for each in topic.partitions.values())
-
-
-def answer(ask: Callable[[], "Future[T]"]) -> T:
-    """What Kafka answers, also if it has to be asked again because it is about to settle something."""
-    deadline = time.monotonic() + _WITHIN
-    while True:
-        try:
-            return ask().result()
-        except KafkaException as exception:
-            error = error_of(exception)
-            if not (error.retriable() or error.code() in SETTLING) or time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE)

@@ -4,9 +4,10 @@ librdkafka's own log is kept to what is critical: what matters reaches the calle
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,6 +16,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from windrow.errors import Interrupted, KafkaUnreachable, OutboxTableMissing
 from windrow.record import Committed
 from windrow.settings import Settings
+
+T = TypeVar("T")
 
 _ANSWER_WITHIN: Final = 10.0
 _ASK_AGAIN_AFTER: Final = 0.1
@@ -177,12 +180,27 @@ def sent(producer: Producer, within: float, topic: str, **parts: Any) -> Message
     return answer
 
 
+def answer(ask: "Callable[[], Future[T]]") -> T:
+    """What Kafka answers, also if it has to be asked again because it is about to settle something."""
+    deadline = time.monotonic() + _ANSWER_WITHIN
+    while True:
+        try:
+            return ask().result()
+        except KafkaException as exception:
+            error = error_of(exception)
+            if not (error.retriable() or error.code() in SETTLING) or time.monotonic() > deadline:
+                raise
+            time.sleep(_ASK_AGAIN_AFTER)
+
+
 def members(settings: Settings) -> int:
     """How many relays are in the group at present, whether they lead or stand by."""
     group = settings.leader_group_id
     admin = AdminClient(client_config(settings))  # kept: it takes its answers along when it goes
     try:
-        return len(admin.describe_consumer_groups([group], request_timeout=_ANSWER_WITHIN)[group].result().members)
+        return len(
+            answer(lambda: admin.describe_consumer_groups([group], request_timeout=_ANSWER_WITHIN)[group]).members
+        )
     except KafkaException as exception:
         if error_of(exception).code() == KafkaError.GROUP_ID_NOT_FOUND:
             return 0

@@ -10,6 +10,7 @@ own position, rows of the others would be lost.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import reduce
 from typing import Final
 
@@ -19,6 +20,7 @@ from windrow.database.queries import query
 from windrow.database.ring import ring_of
 from windrow.database.tables import Tables
 from windrow.election.lease import in_office
+from windrow.errors import PositionForeign
 from windrow.relay.deletion import Deletion
 from windrow.relay.expiry import expire
 from windrow.relay.truncation import truncate
@@ -28,24 +30,34 @@ _LEISURE: Final = 4
 """Rest so many times as long as it worked: deleting is several times as fast as publishing, and takes CPU from it."""
 
 
-def published_by_all(relays: Iterable[tuple[int, list[str]]]) -> Snapshot:
-    """What is visible in every shard's `lo`; of each relay, its number of shards and their positions."""
+def published_by_all(relays: Iterable[tuple[int, list[str]]], database: str) -> Snapshot:
+    """What is visible in every shard's `lo`; of each relay, its number of shards and their positions. Those of another
+    cluster, or of whoever wrote them, say nothing here.
+    """
     lows = []
     for shards, positions in relays:
-        lows += [Position.decode(each).lo for each in positions]
-        if len(positions) < shards:  # a shard that has not published yet
+        own = [low for each in positions if (low := _low(each, database))]
+        if len(own) < shards:  # a shard that has not published yet
             return NOTHING
+        lows += own
     return reduce(Snapshot.meet, lows) if lows else NOTHING
+
+
+def _low(saved: str, database: str) -> Snapshot | None:
+    with suppress(PositionForeign):
+        position = Position.decode(saved)
+        return position.lo if position.database == database else None
+    return None
 
 
 def saved_as_published(connection: Connection, tables: Tables) -> Snapshot:
     """What all relays of an outbox have published, by the positions that they saved; nothing where the database was set
     back behind them.
     """
-    rows = connection.execute(tables.query("purge", "positions")).fetchall()
-    published = published_by_all(row[1:] for row in rows)
-    row = connection.execute(query("purge", "horizon")).fetchone()
-    return published if row and published.xmax <= int(row[0]) else NOTHING
+    relays = connection.execute(tables.query("purge", "positions")).fetchall()
+    database, horizon = connection.execute(query("purge", "horizon")).fetchone() or ("", "0")
+    published = published_by_all(relays, database)
+    return published if published.xmax <= int(horizon) else NOTHING
 
 
 class Purger:

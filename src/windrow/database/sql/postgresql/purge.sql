@@ -1,15 +1,13 @@
 -- name: positions
--- Of every relay that reads this outbox: how many shards it has, and the positions that were saved of them in this
--- cluster; those of another one would be read wrong.
-SELECT name, shards, coalesce(array_agg(position) FILTER (WHERE position::json ->> 'db' = (
-  SELECT system_identifier::text FROM pg_control_system())), '{{}}')
+-- Of every relay that reads this outbox: how many shards it has, and the positions that were saved of them.
+SELECT shards, coalesce(array_agg(position) FILTER (WHERE position IS NOT NULL), '{{}}')
 FROM {relay}
 LEFT JOIN {position} ON relay = name
 GROUP BY name, shards
 
 -- name: horizon
--- Where the transaction counter stands.
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text
+-- Which cluster this is, and where its transaction counter stands.
+SELECT system_identifier::text, pg_snapshot_xmax(pg_current_snapshot())::text FROM pg_control_system()
 
 -- name: due
 -- What was published since the last purge, twice so many rows at most: bundles of the places of those that may go, the
