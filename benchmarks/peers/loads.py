@@ -22,6 +22,7 @@ from windrow.bench.check import Numbers, faults
 from windrow.bench.load import KEYS
 from windrow.bench.receiver import Receipts, receive
 from windrow.bench.writers import write_live
+from windrow.settings import Settings
 
 _A_TRANSACTION: Final = 1_000
 _PURGED_AFTER: Final = 6.0
@@ -50,6 +51,8 @@ class PeerSize:
     """Messages that queues are compared with."""
     unmeasured: int
     """Records of a first backlog that does not count: much code is compiled as it is used."""
+    unmeasured_live: float
+    """Seconds of a first live load that does not count, for the same reason."""
 
 
 FULL: Final = PeerSize(
@@ -64,6 +67,7 @@ FULL: Final = PeerSize(
     more_rounds=2,
     queue=200_000,
     unmeasured=500_000,
+    unmeasured_live=30.0,
 )
 QUICK: Final = PeerSize(
     backlog=3_000,
@@ -77,6 +81,7 @@ QUICK: Final = PeerSize(
     more_rounds=1,
     queue=2_000,
     unmeasured=0,
+    unmeasured_live=0.0,
 )
 
 
@@ -131,8 +136,11 @@ class _Backlog:
 
 
 def warm_up(stage: Stage, contender: Contender) -> None:
-    if stage.size.unmeasured and not contender.dispatched:
-        _drained(stage, contender, _Backlog(stage.size.unmeasured))
+    size = stage.size
+    if size.unmeasured and not contender.dispatched:
+        _drained(stage, contender, _Backlog(size.unmeasured))
+    if size.unmeasured_live:
+        _at_1k(replace(stage, size=replace(size, live=size.unmeasured_live)), contender)
 
 
 def _backlog(stage: Stage, contender: Contender) -> Run:
@@ -178,10 +186,10 @@ def _drained(stage: Stage, contender: Contender, load: _Backlog) -> Run:
             for first in range(1, traffic + 1, _A_TRANSACTION):
                 track.write(range(first, min(first + _A_TRANSACTION, traffic + 1)), load.keys)
             time.sleep(_PURGED_AFTER)
-        with _receiving(bed, track, expected, live=False) as received_within:
+        with receiving(bed, track.settings, track.topic, expected, live=False) as received_within:
             committed = track.write(range(traffic + 1, expected), load.keys, load.repeated)
             received = received_within(patience)
-    run = _run(contender, received, expected, load.keys)
+    run = judged(contender.name, {}, received, expected, load.keys)
     seconds = received.after(committed, expected) if run.complete else patience
     came = int(((received.numbers > traffic) & (received.times <= committed + seconds * 1e9)).sum())
     bed.say(
@@ -197,7 +205,7 @@ def _live(stage: Stage, contender: Contender, rate: int, *, durably: bool) -> Ru
     count = ignored + int(rate * stage.size.live)
     with (
         contender.track(bed, stage.partitions) as track,
-        _receiving(bed, track, count + 1, live=True) as received_within,
+        receiving(bed, track.settings, track.topic, count + 1, live=True) as received_within,
     ):
         written = bed.helpers.submit(
             write_live,
@@ -212,14 +220,14 @@ def _live(stage: Stage, contender: Contender, rate: int, *, durably: bool) -> Ru
         committed = written.result()
         received = received_within(stage.size.late)
         until = time.monotonic_ns()
-    run = _run(contender, received, count + 1, KEYS)
     p50, p99 = latencies(received, committed, ignored, until)
+    run = judged(contender.name, {"p50_ms": p50, "p99_ms": p99}, received, count + 1)
     reached = (count - ignored) / ((committed.max() - committed[ignored + 1]) / 1e9)
     bed.say(
         f"  {contender.name}: p50 {p50:,.1f} ms, p99 {p99:,.1f} at {reached:,.0f} records/s"
         f"{'' if run.complete else f', {len(received.numbers):,} of {count + 1:,} came'}"
     )
-    return replace(run, figures={"p50_ms": p50, "p99_ms": p99})
+    return run
 
 
 def latencies(received: Receipts, committed: Numbers, ignored: int, until: int) -> tuple[float, float]:
@@ -235,19 +243,22 @@ def latencies(received: Receipts, committed: Numbers, ignored: int, until: int) 
     return float(p50), float(p99)
 
 
-def _run(contender: Contender, received: Receipts, expected: int, keys: int) -> Run:
+def judged(contender: str, figures: Mapping[str, float], received: Receipts, expected: int, keys: int = KEYS) -> Run:
+    """A run of some load, with what was lost, duplicated or reordered in it."""
     found = faults(received.numbers, expected, keys)
     complete = len(received.numbers) >= expected
     lost = found.lost if complete else 0
-    return Run("", contender.name, {}, complete, lost, found.duplicated, found.reordered)
+    return Run("", contender, figures, complete, lost, found.duplicated, found.reordered)
 
 
 @contextmanager
-def _receiving(bed: Bed, track: Track, expected: int, *, live: bool) -> Iterator[Callable[[float], Receipts]]:
+def receiving(
+    bed: Bed, settings: Settings, topic: str, expected: int, *, live: bool
+) -> Iterator[Callable[[float], Receipts]]:
     """A consumer from now on; and a function that waits so many seconds for all, and returns what has come."""
     with TemporaryDirectory(prefix="windrow-bench-") as folder:
         over = Path(folder, "over")
-        receipts = bed.helpers.submit(receive, track.settings, track.topic, expected, live=live, over=over)
+        receipts = bed.helpers.submit(receive, settings, topic, expected, live=live, over=over)
 
         def received_within(seconds: float) -> Receipts:
             wait([receipts], seconds)

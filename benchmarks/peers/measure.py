@@ -9,6 +9,8 @@ from typing import Any, Final
 from benchmarks.peers.connect import VERSION as DEBEZIUM_VERSION
 from benchmarks.peers.connect import Connect
 from benchmarks.peers.contenders import WINDROW, Contender, contenders
+from benchmarks.peers.floor import FLOOR, measure_floor
+from benchmarks.peers.floor import LOAD as FLOOR_LOAD
 from benchmarks.peers.loads import LOADS, PeerSize, Run, Stage, warm_up
 from windrow.bench import Size, open_bed
 from windrow.bench import latency as latencies
@@ -36,7 +38,10 @@ class Plan:
         return not self.loads or load in self.loads
 
     def chosen(self, there: Sequence[Contender]) -> list[Contender]:
-        return [each for each in there if not self.contenders or each.name in self.contenders]
+        return [each for each in there if self.names(each.name)]
+
+    def names(self, contender: str) -> bool:
+        return not self.contenders or contender in self.contenders
 
 
 def measure(plan: Plan, say: Callable[[str], None]) -> tuple[list[Run], dict[str, Any], Sequence[Contender]]:
@@ -71,6 +76,8 @@ def _rounds(stage: Stage, plan: Plan, taking_part: Sequence[Contender]) -> Itera
             stage.bed.say(f"{load.title}, round {turn + 1} …")
             for each in reversed(whose) if turn % 2 else whose:
                 yield load.run(stage, each)
+            if load.name == FLOOR_LOAD and plan.names(FLOOR):
+                yield measure_floor(stage)
 
 
 def _queues(bed: Bed, size: PeerSize) -> Iterator[Run]:

@@ -6,13 +6,14 @@ from html import escape
 from typing import Final
 
 from benchmarks.peers.contenders import OURS
+from benchmarks.peers.floor import FLOOR
 from benchmarks.peers.report import Figure, Figures
 
 _WIDTH, _BAR, _NAMES, _HEAD = 840, 20, 210, 34
 _ACROSS: Final = _WIDTH - _NAMES - 220
 _STYLE: Final = """
 text { font: 12px sans-serif; fill: #333 } .title { font-weight: bold } .ours { fill: #2a7 } .peer { fill: #89a }
-.spread { stroke: #333 } .backdrop { fill: #fff }
+.floor { fill: #ccc } .spread { stroke: #333 } .backdrop { fill: #fff }
 """
 
 
@@ -41,10 +42,16 @@ def _panel(title: str, whose: Mapping[str, Figure], top: int) -> str:
         middle = y + (_BAR - 5) / 2
         lines.append(
             f'<text x="{_NAMES - 8}" y="{y + 12}" text-anchor="end">{escape(who)}</text>'
-            f'<rect class="{"ours" if who in OURS else "peer"}" x="{_NAMES}" y="{y}" '
+            f'<rect class="{_kind(who)}" x="{_NAMES}" y="{y}" '
             f'width="{x(figure.median) - _NAMES:.1f}" height="{_BAR - 5}"/>'
             f'<line class="spread" x1="{x(figure.lowest):.1f}" x2="{x(figure.highest):.1f}" '
             f'y1="{middle}" y2="{middle}"/>'
             f'<text x="{x(figure.highest) + 6:.1f}" y="{y + 12}">{escape(str(figure))}</text>'
         )
     return "".join(lines)
+
+
+def _kind(who: str) -> str:
+    if who == FLOOR:
+        return "floor"
+    return "ours" if who in OURS else "peer"

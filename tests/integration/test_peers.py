@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.peers.connect import Connect
 from benchmarks.peers.contenders import DISPATCHED, OURS, Contender, contenders
+from benchmarks.peers.floor import FLOOR, measure_floor
 from benchmarks.peers.loads import LOADS, QUICK, Run, Stage, latencies
 from benchmarks.peers.plot import plot
 from benchmarks.peers.report import Figure, Ratio, figures, page, ratios, table, verdicts
@@ -27,10 +28,10 @@ TINY = replace(QUICK, backlog=300, mixed=200, patience=60.0, warm_up=0.1, live=0
 
 @pytest.fixture(scope="module")
 def stage(postgres: embedded.Postgres, kafka: embedded.Kafka, spark: SparkSession) -> Iterator[Stage]:
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as helpers:
-        # Both processes are up before anything is timed.
+    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as helpers:
+        # All processes are up before anything is timed.
         nothing = Receipts(np.array([1]), np.array([1]))
-        for each in [helpers.submit(latencies, nothing, np.array([0, 0]), 0, 1) for _ in range(2)]:
+        for each in [helpers.submit(latencies, nothing, np.array([0, 0]), 0, 1) for _ in range(3)]:
             each.result()
         bed = Bed(bench.QUICK, postgres.url, kafka.client_config, spark, helpers, print, 1, 1, embedded_kafka=True)
         yield Stage(bed, TINY, partitions=2)
@@ -64,6 +65,13 @@ def test_a_contender_relays_all_once_and_in_order(
     assert name != DISPATCHED or run.figures["p50_ms"] < SWEPT_AFTER_MS
 
 
+def test_transactions_alone_bring_all_once_and_in_order(stage: Stage) -> None:
+    run = measure_floor(stage)
+    assert (run.load, run.contender, run.complete) == ("1k", FLOOR, True)
+    assert (run.lost, run.duplicated, run.reordered) == (0, 0, 0)
+    assert 0 < run.figures["p50_ms"] <= run.figures["p99_ms"]
+
+
 def test_what_is_dispatched_takes_part_in_live_loads_alone(everybody: dict[str, Contender]) -> None:
     assert [load.name for load in LOADS if load.has(everybody[DISPATCHED])] == ["1k", "10k"]
     assert all(load.has(everybody["windrow"]) for load in LOADS)
@@ -80,7 +88,9 @@ def runs(load: str, figure: str, **whose: list[float]) -> list[Run]:
 BACKLOGS = runs(
     "backlog", "records_per_s", windrow=[90.0, 110.0, 100.0], quick=[20.0, 25.0, 40.0], slow=[1.0, 1.0, 1.0]
 )
-LATENCIES = runs("1k", "p50_ms", **{"windrow": [10.0], DISPATCHED: [6.0], "quick": [8.0], "slow": [900.0]})
+LATENCIES = runs(
+    "1k", "p50_ms", **{"windrow": [10.0], DISPATCHED: [6.0], "quick": [8.0], "slow": [900.0], FLOOR: [5.0]}
+)
 
 
 def test_a_figure_is_the_median_with_its_spread() -> None:
@@ -132,7 +142,7 @@ def test_the_report_names_every_contender_and_load() -> None:
     }
     shown = page(about, measured, [], "peers.svg")
     for text in (table(measured), shown, plot(measured)):
-        assert all(name in text for name in ("windrow", "quick", "slow"))
+        assert all(name in text for name in ("windrow", "quick", "slow", FLOOR))
     assert "| windrow | 100 (90 to 110) |" in shown
     assert "windrow ÷ quick = 4.00 (bar ≥ 4: met)" in shown
     assert "| windrow, dispatched | 6 (6 to 6) |" in shown
