@@ -34,7 +34,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) $(ARCHIVE) ## the tests, on real servers that they start themselves (ARGS="-k word" picks some)
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-bench-peers: $(READY) ## windrow against its peers, half an hour, into docs/reference (ARGS=--quick tries it out)
+bench-peers: $(READY) ## windrow against its peers, 35 minutes, into docs/reference (ARGS=--quick tries it out)
 	@exec $(BIN)/python -m benchmarks.peers $(if $(findstring --quick,$(ARGS)),,--docs docs/reference) $(ARGS)
 
 check: $(READY) ## lint, formatting, types and import layers

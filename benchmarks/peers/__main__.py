@@ -46,7 +46,7 @@ def main(
 ) -> None:
     """Measure windrow against its peers: a table on stdout, figures as JSON, a picture, and a page.
 
-    Starts a PostgreSQL, a Kafka broker, Kafka Connect and Spark of its own, and takes about half an hour.
+    Starts a PostgreSQL, a Kafka broker, Kafka Connect and Spark of its own, and takes about 35 minutes.
     """
     talk = Console(stderr=True, highlight=False)
     plan = Plan(QUICK if quick else FULL, bench.QUICK if quick else bench.FULL, partitions, loads, names)

@@ -1,4 +1,4 @@
-"""Kafka's transactions alone, under a live load: the least that a relay has which makes a transaction of what it finds.
+"""Kafka's transactions alone, under a live load: the least p50 of any relay that makes a transaction of what it finds.
 
 Records are made in memory when they are due, and published in Kafka's own protocol, with a position, as soon as the
 transaction before is over. Nothing is looked for in a database; but writers write to one as they do for everybody
