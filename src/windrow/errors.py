@@ -16,6 +16,7 @@
     │   └── EnvironmentUnfit    Java, a port, the disk or a registry is not to be had
     ├── Interrupted             a connection broke; goes on by itself from the committed position
     ├── PositionForeign         the committed position belongs to another database, or to this one's future
+    ├── SparkLost               the Java process that Spark runs in is gone
     ├── SlotLost                the slot that a relay reads the database's log by is gone, and a part of the log with it
     ├── RelayFenced             the election has moved on: another leads, or this one in a new generation
     ├── PublishFailed           Kafka refused records for good
@@ -119,6 +120,10 @@ class PositionForeign(WindrowError):
 
 class SlotLost(WindrowError):
     """The replication slot that the committed position names cannot be read on: the log behind it has a gap."""
+
+
+class SparkLost(WindrowError):
+    """The Java process of the Spark session has ended under us: nothing more can be run in it."""
 
 
 class RelayFenced(WindrowError):

@@ -16,6 +16,7 @@ from fix_command import marked, relay_config, windrow, windrow_running
 from fix_consumer import Consuming
 from fix_pipeline import Pipeline, wait_for
 from fix_queue import Queues
+from windrow.lab.child import runs
 
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORK = """
@@ -145,6 +146,21 @@ def test_no_jvm_stays_behind_whose_start_is_interrupted() -> None:
         process.terminate()
         _, talk = process.communicate(timeout=60)
     assert "SIGTERM: stopping" in talk
+    wait_for(lambda: not marked(mark), "all processes gone")
+
+
+def test_a_relay_that_loses_its_java_says_so_and_ends(pipeline: Pipeline, tmp_path: Path) -> None:
+    mark, talk = uuid4().hex, tmp_path / "talk"
+    pipeline.write(pipeline.message("before"))
+    config = relay_config(tmp_path, pipeline.settings)
+    with windrow_running("relay", "--config", config, mark=mark, talk=talk) as process:
+        pipeline.wait_published(None, 1)
+        (java,) = [pid for pid in marked(mark) if runs(pid, b"SparkSubmit")]
+        os.kill(java, signal.SIGKILL)
+        assert process.wait(60) == 1, talk.read_text()
+    said = talk.read_text()
+    assert "windrow: Spark's Java process has ended" in said, said
+    assert "errors.md#sparklost" in said, said
     wait_for(lambda: not marked(mark), "all processes gone")
 
 

@@ -39,6 +39,12 @@ def test_only_one_of_several_brokers_can_be_lost_alone() -> None:
     assert faults(6.0, brokers=3).keys() - faults(6.0).keys() == {"one broker killed", "one broker paused"}
 
 
+def test_a_cluster_has_hosts_to_lose_and_keeps_its_clocks() -> None:
+    on_cluster = faults(6.0, cluster=True).keys()
+    assert on_cluster - faults(6.0).keys() == {"Spark worker killed", "Spark worker paused"}
+    assert faults(6.0).keys() - on_cluster == {"leader's clock ahead", "leader's clock behind"}
+
+
 def test_queues_have_faults_of_their_own() -> None:
     new = faults(6.0, queues=True).keys() - faults(6.0).keys()
     assert new == {"worker killed", "worker paused", "tracker killed", "tracker paused"}

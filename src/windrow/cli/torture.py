@@ -41,6 +41,7 @@ from windrow.lab.torture import torture as run_torture
     show_default=True,
     help="Transactions a second, of all writers together.",
 )
+@click.option("--cluster", is_flag=True, help="Tasks run on a Spark cluster of two workers.")
 @click.option("--queues", is_flag=True, help="With a queue that is fed by the outbox, two workers and a tracker.")
 @click.option("--only", multiple=True, metavar="FAULT", help="Inject this fault alone; may be given again.")
 @click.option("--picture", type=click.File("w", lazy=False), help="Write the timeline here, as SVG.")
@@ -52,6 +53,7 @@ def torture(
     brokers: int,
     writers: int,
     rate: float,
+    cluster: bool,  # noqa: FBT001 - a flag
     queues: bool,  # noqa: FBT001 - a flag
     only: tuple[str, ...],
     picture: TextIO | None,
@@ -73,6 +75,7 @@ def torture(
       windrow torture --minutes 60 --picture torture.svg
       windrow torture --minutes 5 --seed 42 --only "leader killed" --only "broker paused"
       windrow torture --minutes 20 --brokers 3 --writers 200
+      windrow torture --cluster --only "executors killed" --only "Spark worker killed"
       windrow torture --capture mark --delivery at-least-once --database mariadb
       windrow torture --queues --only "worker paused" --only "tracker killed" --only "broker killed"
     """
@@ -81,6 +84,7 @@ def torture(
         tails=settings["capture"] == "tail",
         brokers=brokers,
         clocks=library() is not None,
+        cluster=cluster,
         queues=queues,
     )
     names = tuple(possible(0.0))
@@ -91,7 +95,7 @@ def torture(
     place.mkdir(parents=True, exist_ok=True)
     load = Load(TOPIC, secrets.randbelow(1_000_000) if seed is None else seed, writers, rate, queues)
     talk.print(f"seed {load.seed}; journals and logs in {place}")
-    with open_ground(place, load, talk.print, brokers=brokers, **settings) as ground:
+    with open_ground(place, load, talk.print, brokers=brokers, on_cluster=cluster, **settings) as ground:
         ground.over = end_by_signal("ending early")
         steps = schedule(load.seed, minutes, only or names)
         run = run_torture(ground, steps, possible(detection(ground.settings)), minutes * 60, talk.print)

@@ -25,7 +25,7 @@ from windrow import errors
 from windrow.election.mandate import Term
 from windrow.election.protocol import Election
 from windrow.spark.away import Patience, first_line
-from windrow.spark.session import cancel, group_jobs, session
+from windrow.spark.session import cancel, end, group_jobs, has_lost_java, session
 
 log = logging.getLogger(__name__)
 
@@ -162,15 +162,25 @@ class Led(ABC):
             if not self._stop.is_set():
                 raise errors.WindrowError("the election's thread has ended; its own error is in the log")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - whatever it is, `wait` raises it
-            self._error = error
-            log.error("%s ends: %s", self._title, first_line(error))  # noqa: TRY400 - `wait` raises it
+            self._error = self._explained(error)
+            log.error("%s ends: %s", self._title, first_line(self._error))  # noqa: TRY400 - `wait` raises it
         finally:
             with self._patience():
                 self._last_words()
             if self._own_spark:
-                self._session.stop()
+                end(self._session)
             self.state = State.STOPPED
             log.info("%s stopped", self._title)
+
+    def _explained(self, error: Exception) -> Exception:
+        if not has_lost_java(error):
+            return error
+        lost = errors.SparkLost(
+            "Spark's Java process has ended, killed or out of memory: start this process anew, as a supervisor does; "
+            "if it happens again, look at the system's log, and give it more memory (spark.driver.memory)"
+        )
+        lost.__cause__ = error
+        return lost
 
     def _stand_by(self, aside: Executor) -> None:
         """Wait for the mandate, and have Python workers warm meanwhile, so that leading begins at once.

@@ -91,14 +91,24 @@ def told_to_stop() -> threading.Event:
 def python_workers(root: int) -> list[int]:
     """The Python workers of a Spark below a process: they are children of a daemon."""
     below = set(descendants(root))
-    return [pid for daemon in below if _is_daemon(daemon) for pid in descendants(daemon) if pid in below]
+    return [pid for daemon in below if runs(daemon, b"pyspark.daemon") for pid in descendants(daemon) if pid in below]
 
 
-def _is_daemon(pid: int) -> bool:
+def runs(pid: int, program: bytes) -> bool:
+    """Whether a process was started by a command that names the program."""
+    return program in _told(pid, "cmdline")
+
+
+def bears(pid: int, variable: bytes) -> bool:
+    """Whether a process was started with the variable, `name=value`, in its environment."""
+    return variable in _told(pid, "environ").split(b"\0")
+
+
+def _told(pid: int, what: str) -> bytes:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/{what}").read_bytes()
     except OSError:  # gone by itself since it was listed
-        return False
+        return b""
 
 
 def _run(parent: int, log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:

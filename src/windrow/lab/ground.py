@@ -1,5 +1,5 @@
 """What is put to the test: servers, links to them, two relays, writers, a consumer with an inbox, and a receiver; where
-it is wanted, a queue with its workers and tracker.
+it is wanted, a Spark cluster for the relays' tasks, and a queue with its workers and tracker.
 
 All but the receiver and the lab itself reach the servers through proxies. Nothing outlives the context.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from windrow import embedded
+from windrow.embedded.spark import Cluster, cluster
 from windrow.errors import EnvironmentUnfit
 from windrow.kafka.clients import create_topic
 from windrow.lab.candidate import Candidate
@@ -45,6 +46,9 @@ _RELAY: Final[Mapping[str, Any]] = {
     "purge": {"interval": "1s"},
     "spark": {"master": "local[4]"},
 }
+_SPARK_WORKERS: Final = 2
+_CORES: Final = 4
+"""Of a relay on a cluster, and so of each worker: each has room for half of both relays."""
 _SMALL_BUFFERS: Final = {"queue.buffering.max.messages": "1000"}
 """Of librdkafka's producers, so that they can be full; a transaction's are the sockets'."""
 
@@ -69,6 +73,8 @@ class Ground:
     """With an inbox."""
     receiver: Receiver
     folder: Path
+    cluster: Cluster | None = None
+    """Where the relays' tasks run, if not below them."""
     queue: Queue | None = None
     """Where there is one."""
     over: threading.Event = field(default_factory=threading.Event)
@@ -120,10 +126,11 @@ class Ground:
 def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings: Any) -> Iterator[Ground]:
     """Start everything, and wait until messages come through.
 
-    `settings` are those of the relays, and `database`, which may be mariadb, and `brokers`, their number.
+    `settings` are those of the relays, and `database`, which may be mariadb, `brokers`, their number, and `on_cluster`,
+    whether their tasks run on a Spark cluster.
     """
     server = embedded.MariaDB() if settings.pop("database", "postgres") == "mariadb" else embedded.Postgres()
-    brokers = settings.pop("brokers", 1)
+    brokers, on_cluster = settings.pop("brokers", 1), settings.pop("on_cluster", False)
     with ExitStack() as stack:
         say(f"starting {server.name} and Kafka …")
         stack.enter_context(server)
@@ -135,6 +142,11 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
         kafka_links = tuple(stack.enter_context(Proxy(partial(port_of, place))) for place in range(brokers))
         kafka = embedded.Kafka(brokers, settings=_BROKER, proxies=[each.port for each in kafka_links])
         stack.enter_context(kafka)
+        hosts = None
+        if on_cluster:
+            say(f"starting a Spark cluster of {_SPARK_WORKERS} workers …")
+            hosts = stack.enter_context(cluster(_SPARK_WORKERS, _CORES))
+            settings["spark"] = hosts.settings(_CORES)
         direct = Settings.load(
             environment={},
             data_source=server.url,
@@ -153,8 +165,8 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
         create_effects(direct)
         create_topic(direct, TOPIC, _PARTITIONS)
         relays = (
-            Candidate(through_any_shards, folder / "relay-1.log"),
-            Candidate(through_any_shards, folder / "relay-2.log"),
+            Candidate(through_any_shards, folder / "relay-1.log", hosts),
+            Candidate(through_any_shards, folder / "relay-2.log", hosts),
         )
         writers = Child(folder / "writers.log", run_writers, through, load, folder)
         reached = (through.data_source, dict(through.base_kafka_config), TOPIC)
@@ -176,6 +188,7 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
             consumer,
             receiver,
             folder,
+            hosts,
             queue,
         )
         say("starting two relays, each with its Spark …")

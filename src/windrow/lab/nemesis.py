@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from windrow.database.connections import connect
+from windrow.embedded.spark import Worker
 from windrow.errors import WindrowError
 from windrow.kafka.clients import widen_position_topic
 from windrow.lab.ground import Ground
@@ -141,19 +142,43 @@ _QUEUE_FAULTS: Final = (
 )
 
 
+def _to_host(deed: Callable[[Worker], None]) -> Act:
+    """Done to one of the cluster's workers, and so to an executor of each relay."""
+
+    def act(ground: Ground) -> None:
+        if ground.cluster:
+            deed(ground.cluster.workers[0])
+
+    return act
+
+
+_CLUSTER_FAULTS: Final = (
+    Fault("Spark worker killed", _to_host(lambda host: host.kill()), _to_host(lambda host: host.start())),
+    Fault(
+        "Spark worker paused", _to_host(lambda host: host.pause()), _to_host(lambda host: host.resume()), holds_up=True
+    ),
+)
+
+
 def detection(settings: Settings) -> float:
     """Seconds after which a leader that is silent is replaced."""
     limits = settings.limits
     return (limits.lease_timeout if settings.election == "lease" else limits.session_timeout).total_seconds()
 
 
-def faults(
-    unheard: float, *, tails: bool = False, brokers: int = 1, clocks: bool = True, queues: bool = False
+def faults(  # noqa: PLR0913 - what there is on the ground
+    unheard: float,
+    *,
+    tails: bool = False,
+    brokers: int = 1,
+    clocks: bool = True,
+    cluster: bool = False,
+    queues: bool = False,
 ) -> dict[str, Fault]:
     """All that can be done, by name, to relays that are replaced when they are unheard of for so many seconds.
 
     Not all of it to one that reads the log's tail, where there is one broker alone, where clocks cannot be had that
-    step, or where there is no queue.
+    step, as on a cluster, or where there is no cluster or queue.
     """
     all_faults = [
         Fault("leader killed", lambda ground: ground.leader.kill(), _refill, "beginning", unheard, takes_relay=True),
@@ -161,7 +186,12 @@ def faults(
         Fault("leader flaps", _flap, _resume, "beginning", 2 * unheard, holds_up=True, takes_relay=True),
         Fault("leader stopped", lambda ground: ground.leader.stop(), _refill, "beginning", takes_relay=True),
         Fault("standby killed", lambda ground: ground.standby.kill(), _refill, "beginning", takes_relay=True),
+        Fault(
+            "executors killed", lambda ground: ground.leader.kill_executors(), _refill, "beginning", takes_relay=True
+        ),
+        Fault("executors paused", lambda ground: ground.leader.pause_executors(), _resume, holds_up=True),
         Fault("Python workers killed", lambda ground: ground.leader.kill_workers(), outage="beginning"),
+        Fault("Python workers paused", lambda ground: ground.leader.pause_workers(), _resume, holds_up=True),
         Fault("writers killed", lambda ground: ground.writers.kill(), lambda ground: ground.writers.start()),
         # A group remembers its members over a restart, and waits for those that gave up meanwhile as for the dead. So
         # it does after a pause in which the only broker was taken for gone: not all clients come back from that.
@@ -181,6 +211,7 @@ def faults(
         Fault("consumer paused", lambda ground: ground.consumer.pause(), lambda ground: ground.consumer.resume()),
         *_clock_faults(unheard),
         Fault("producer's buffer full", _burst, lambda ground: _mend(ground.kafka_links), holds_up=True),
+        *(_CLUSTER_FAULTS if cluster else ()),
         *(_QUEUE_FAULTS if queues else ()),
         Fault("purge", _purge, outage="beginning"),
         Fault("reshard", _reshard, _await_reshard),
@@ -188,7 +219,7 @@ def faults(
     left_out = {"reshard"} if tails else set()
     if brokers == 1:
         left_out |= {"one broker killed", "one broker paused"}
-    if not clocks:
+    if cluster or not clocks:
         left_out |= {each.name for each in _clock_faults(unheard)}
     return {each.name: each for each in all_faults if each.name not in left_out}
 

@@ -5,6 +5,7 @@ session and Spark Connect do in different ways is settled here, so that nobody e
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.resources import files
@@ -23,6 +24,7 @@ JOB_FAILED: Final = (PySparkException, Py4JError)
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The variable by which spark-submit leads us to the JVM that it has set up, master and all."""
+_GONE_WITHIN: Final = 1.0
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _COMPILED_QUICKLY: Final = "-XX:TieredStopAtLevel=1"
 """Half the work of a start is compiling what Java then hardly runs."""
@@ -75,6 +77,28 @@ def group_jobs(spark: SparkSession, group: str) -> None:
         context.setJobGroup(group, group, interruptOnCancel=True)
     else:
         spark.addTag(group)
+
+
+def has_lost_java(error: BaseException) -> bool:
+    """Whether that is why something could not be asked of Spark."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - PySpark has no other name for it
+    java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if java is None or not isinstance(error, (OSError, Py4JError)):
+        return False
+    try:
+        java.wait(_GONE_WITHIN)  # its connections end a moment before it does
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def end(spark: SparkSession) -> None:
+    """Stop a session; one that has lost its Java has nothing to stop."""
+    try:
+        spark.stop()
+    except (OSError, Py4JError) as error:
+        if not has_lost_java(error):
+            raise
 
 
 def cancel(spark: SparkSession, group: str) -> None:
