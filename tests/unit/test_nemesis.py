@@ -8,7 +8,7 @@ import pytest
 
 from windrow.lab.history import QUEUED, Effect, Handling, Operation, Receipt, Sent
 from windrow.lab.load import draw
-from windrow.lab.nemesis import faults, outage_of, schedule
+from windrow.lab.nemesis import detection_of, faults, outage_of, schedule
 from windrow.lab.picture import timeline
 from windrow.lab.report import Incident, Run, verdict_on
 
@@ -64,6 +64,23 @@ def test_queues_have_faults_of_their_own() -> None:
 def test_what_nobody_can_do_anything_about_is_counted_from_its_end(names: list[str], outage: str) -> None:
     known = faults(6.0)
     assert outage_of([known[name] for name in names]) == outage
+
+
+@pytest.mark.parametrize(
+    ("names", "seconds"),
+    [
+        (["leader killed"], 6.0),
+        (["leader stopped"], 0.0),
+        (["Kafka cut off"], 0.0),
+        (["leader stopped", "Kafka cut off"], 6.0),
+        (["Kafka half-open", "executors killed"], 6.0),
+        (["leader stopped", "Kafka delayed"], 0.0),
+        (["purge", "Kafka cut off"], 0.0),
+    ],
+)
+def test_a_relay_that_goes_unheard_is_missed_as_a_dead_one_is(names: list[str], seconds: float) -> None:
+    known = faults(6.0)
+    assert detection_of([known[name] for name in names]) == seconds
 
 
 def test_an_effect_that_is_missing_and_one_too_many() -> None:

@@ -81,6 +81,8 @@ class Fault:
     """Whether what a relay sends may come when others have already gone on without it."""
     takes_relay: bool = False
     """Whether one of the two relays is away meanwhile."""
+    hides: float = 0.0
+    """Seconds until a relay is missed that goes meanwhile: Kafka does not hear it leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,12 @@ def outage_of(faults: Sequence[Fault]) -> Outage:
     """From when on is counted what faults of one time cost."""
     one_is_left = sum(each.takes_relay for each in faults) <= 1
     return "beginning" if one_is_left and all(each.outage == "beginning" for each in faults) else "end"
+
+
+def detection_of(faults: Sequence[Fault]) -> float:
+    """Seconds until others notice what faults of one time have done."""
+    relay_goes = any(each.takes_relay for each in faults)
+    return max(max(each.detection, each.hides if relay_goes else 0.0) for each in faults)
 
 
 def _to_queue(deed: Callable[[Queue], None]) -> Act:
@@ -204,7 +212,7 @@ def faults(  # noqa: PLR0913 - what there is on the ground
         Fault("database restarted", lambda ground: ground.database.restart()),
         Fault("database's commits slow", _slow_commits, _quick_commits),
         *_link_faults("database", lambda ground: (ground.database_link,)),
-        *_link_faults("Kafka", lambda ground: ground.kafka_links, holds_up=True),
+        *_link_faults("Kafka", lambda ground: ground.kafka_links, holds_up=True, hides=unheard),
         Fault("one broker killed", lambda ground: ground.kafka.brokers[0].kill(), _restart_brokers),
         Fault("one broker paused", lambda ground: ground.kafka.brokers[0].pause(), _resume_brokers, holds_up=True),
         Fault("consumer killed", lambda ground: ground.consumer.kill(), lambda ground: ground.consumer.start()),
@@ -234,7 +242,9 @@ def _clock_faults(unheard: float) -> list[Fault]:
     ]
 
 
-def _link_faults(name: str, links: Callable[[Ground], tuple[Proxy, ...]], *, holds_up: bool = False) -> list[Fault]:
+def _link_faults(
+    name: str, links: Callable[[Ground], tuple[Proxy, ...]], *, holds_up: bool = False, hides: float = 0.0
+) -> list[Fault]:
     def impose(condition: Condition) -> Act:
         return lambda ground: _impose(links(ground), condition)
 
@@ -242,10 +252,10 @@ def _link_faults(name: str, links: Callable[[Ground], tuple[Proxy, ...]], *, hol
         _mend(links(ground))
 
     return [
-        Fault(f"{name} cut off", impose(CUT), mend),
+        Fault(f"{name} cut off", impose(CUT), mend, hides=hides),
         Fault(f"{name} delayed", impose(_LATE), mend),
         Fault(f"{name} throttled", impose(_NARROW), mend, holds_up=holds_up),
-        Fault(f"{name} half-open", impose(HALF_OPEN), mend),
+        Fault(f"{name} half-open", impose(HALF_OPEN), mend, hides=hides),
     ]
 
 

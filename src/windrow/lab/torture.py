@@ -9,7 +9,7 @@ from windrow.errors import Interrupted
 from windrow.lab.effects import read_effects
 from windrow.lab.ground import Ground, end_writers, settle
 from windrow.lab.history import keep
-from windrow.lab.nemesis import Fault, Step, outage_of
+from windrow.lab.nemesis import Fault, Step, detection_of, outage_of
 from windrow.lab.queues import read_handlings
 from windrow.lab.report import RECOVERS_WITHIN, Incident, Run
 from windrow.relay.events import LeaderAcquired
@@ -76,8 +76,8 @@ def _happen(ground: Ground, step: Step, faults: Sequence[Fault]) -> Incident:
         fault.heal(ground)
     healed = time.monotonic()
     since = began if outage_of(faults) == "beginning" else healed
-    detection, holds_up = max(each.detection for each in faults), any(each.holds_up for each in faults)
-    return Incident(step.faults, began, healed, since, detection, holds_up)
+    holds_up = any(each.holds_up for each in faults)
+    return Incident(step.faults, began, healed, since, detection_of(faults), holds_up)
 
 
 def _see_recovered(ground: Ground, incident: Incident, at: float, say: Say) -> None:
