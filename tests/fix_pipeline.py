@@ -196,6 +196,13 @@ class Pipeline:
     def received(self) -> list[Received]:
         return received(self.settings, self.topic)
 
+    def break_off_reading(self) -> bool:
+        """Whether the outbox was just being read in bulk; the server has ended that connection."""
+        with self.connect() as connection:
+            reading = "FROM pg_stat_activity WHERE starts_with(query, 'COPY') AND query ~ %s"
+            ended = connection.execute(f"SELECT pg_terminate_backend(pid) {reading}", (self.settings.outbox_table,))
+            return bool(ended.fetchall())
+
     def transaction_open(self) -> bool:
         return transaction_open(self._admin, self.topic)
 

@@ -42,6 +42,10 @@ def flaw(topic: str, names: Sequence[object], contents: Sequence[object], partit
         return f"topic {topic}: {len(names)} header keys and {len(contents)} header values"
     if partition is not None and partition < 0:
         return f"topic {topic}: partition {partition} is less than 0"
+    if not all(isinstance(name, str) for name in names):
+        return f"topic {topic}: a header's key is no text"
+    if not all(content is None or isinstance(content, bytes) for content in contents):
+        return f"topic {topic}: a header's value is neither bytes nor NULL"
     return ""
 
 

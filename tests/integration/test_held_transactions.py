@@ -12,7 +12,7 @@ import pytest
 from fix_pipeline import Pipeline, wait_for
 from windrow.capture.protocol import Page
 from windrow.capture.snapshot import SnapshotCapture
-from windrow.errors import SettingsInvalid
+from windrow.errors import Interrupted, SettingsInvalid
 from windrow.record import Shard
 from windrow.relay.purge import Purger
 from windrow.relay.setup import prepare
@@ -65,6 +65,17 @@ def test_look_at_a_backlog_reads_it_once(make_pipeline: Callable[..., Pipeline])
         pipeline.write(*(pipeline.message("x") for _ in range(backlog)))
         assert len(capture.next().records) == A_FEW
     assert backlog < index_entries_read(pipeline) < backlog + 5 * A_FEW
+
+
+def test_backlog_whose_reading_is_broken_off_may_be_read_anew(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(shards=1, limits={"pageRecords": 20_000, "pageBytes": 100_000})
+    pipeline.write(*(pipeline.message("x" * 1_000) for _ in range(20_000)))
+    with closing(SnapshotCapture(pipeline.settings, Shard(0, 1))) as capture:
+        capture.start(None)
+        assert capture.next().more
+        assert pipeline.break_off_reading()
+        with pytest.raises(Interrupted, match="broke off"):
+            list(takewhile(lambda page: page.more, iter(capture.next, None)))
 
 
 def test_what_is_not_committed_is_not_looked_at(make_pipeline: Callable[..., Pipeline]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,29 @@ row = st.tuples(
     st.none() | st.none() | st.integers(-2, 3) | st.integers(-(2**31), 2**31 - 1),
     st.none() | st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001
 )
+
+
+@pytest.mark.parametrize("producer", [{}, {"enable.random.seed": "true"}], ids=["direct", "by librdkafka"])
+@pytest.mark.parametrize("many", [10, 200])
+def test_headers_that_no_message_has_become_a_dead_letter(
+    make_pipeline: Callable[..., Pipeline], many: int, producer: dict[str, str]
+) -> None:
+    pipeline = make_pipeline(shards=1, producer_kafka_config=producer)
+    odd = [("{{a,b}}", "{{x,y}}"), ("{NULL}", "{x}")]
+    with pipeline.connect() as connection, connection.transaction():
+        for number in range(many):
+            names, contents = odd[number] if number < len(odd) else ("{a}", "{x}")
+            connection.execute(
+                INSERT.format(table=pipeline.settings.outbox_table),
+                (pipeline.topic, b"key", b"%d" % number, names, contents, None, None),
+            )
+    letters = DeadLetters(pipeline.settings)
+    with pipeline.relay() as relay:
+        pipeline.wait_published(relay, many - len(odd))
+        reasons = [letter.reason for letter in letters.list(10)]
+    assert len(reasons) == len(odd)
+    assert all("header" in reason for reason in reasons), reasons
+    assert pipeline.values() == [b"%d" % number for number in range(len(odd), many)]
 
 
 @settings(

@@ -10,7 +10,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from fix_pipeline import Pipeline
 from windrow.capture.position import Position
-from windrow.errors import Interrupted
+from windrow.errors import Interrupted, RelayFenced
 from windrow.kafka import clients
 from windrow.kafka.clients import client_config, committed_position, position_reader, sent
 from windrow.kafka.offsets_log import TOPIC, log_partition, logged_position
@@ -65,6 +65,37 @@ def test_coordinator_that_remembers_less_than_its_log_holds_is_reminded(
         assert publisher.committed == present
     assert pipeline.committed() == present
     assert "Kafka tells an older position (3 records published) than its log holds (5)" in caplog.text
+
+
+def test_coordinator_that_remembers_nothing_though_its_log_does_is_reminded(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, position = pipeline.settings, Position("1234567890").encode()
+    present = Committed(5, position)
+    _write_to_log(settings, present)
+    with (
+        closing(position_reader(settings)) as reader,
+        closing(TransactionalPublisher(settings, Shard(0, 1))) as publisher,
+    ):
+        publisher.open(reader.consumer_group_metadata(), Committed(4, position))
+        assert publisher.committed == present
+    assert pipeline.committed() == present
+    assert "Kafka tells an older position (no records published) than its log holds (5)" in caplog.text
+
+
+def test_publisher_that_has_published_nothing_is_fenced_all_the_same(pipeline: Pipeline) -> None:
+    settings = pipeline.settings
+    with (
+        closing(position_reader(settings)) as reader,
+        closing(TransactionalPublisher(settings, Shard(0, 1))) as stale,
+        closing(TransactionalPublisher(settings, Shard(0, 1))) as successor,
+    ):
+        stale.open(reader.consumer_group_metadata(), None)
+        successor.open(reader.consumer_group_metadata(), None)
+        with pytest.raises(RelayFenced):
+            stale.renew()
+        successor.renew()
+        assert successor.committed == Committed(0, "")
 
 
 def test_neither_a_coordinator_nor_its_log_is_believed_that_tells_less_than_is_known(pipeline: Pipeline) -> None:

@@ -68,6 +68,16 @@ def test_load_is_transformed_once_and_in_order_over_epochs_and_purges(make_pipel
     load.judge()
 
 
+def test_reading_that_is_broken_off_is_tried_again(make_pipeline: Callable[..., Pipeline]) -> None:
+    many, size = 20_000, 1_000
+    pipeline = transformed(make_pipeline(shards=1), "SELECT id, topic, key, value FROM outbox")
+    pipeline.write(*(pipeline.message(f"{number:0{size}}") for number in range(many)))
+    with pipeline.relay() as relay:
+        wait_for(pipeline.break_off_reading, "a page to be read")
+        pipeline.wait_published(relay, many, 120)
+    assert [int(value or 0) for value in pipeline.values()] == [*range(many)]
+
+
 def test_successor_goes_on_though_the_predecessor_left_a_transaction_open(
     make_pipeline: Callable[..., Pipeline],
 ) -> None:

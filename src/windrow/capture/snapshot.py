@@ -242,7 +242,10 @@ class SnapshotCapture:
         """
         with self._arrow.cursor(adbc_stmt_kwargs={_BATCH_BYTES: str(int(self._limits.page_bytes))}) as cursor:
             cursor.execute(statement.as_string(self._connection))
-            yield from cursor.fetch_record_batch()
+            try:
+                yield from cursor.fetch_record_batch()
+            except OSError as error:  # of Arrow's reader, which does not know whose errors it hands on
+                raise Interrupted(f"the database broke off: {str(error).strip()}") from error
 
     @cached_property
     def _arrow(self) -> Any:

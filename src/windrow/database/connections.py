@@ -19,8 +19,9 @@ from windrow.settings import dialect_of
 Statement: TypeAlias = SQL | Composed | bytes | LiteralString
 
 _FORBIDDEN = "42501"
-# Connection lost or refused, resources short, shutdown under way, serialisation failure.
-_PASSING = ("08", "40", "53", "57")
+# Connection lost or refused; a server that is a standby now; silent for too long in a transaction; serialisation
+# failure; resources short; shutdown under way.
+_PASSING = ("08", "25006", "25P03", "40", "53", "57")
 
 
 class Cursor(Protocol):

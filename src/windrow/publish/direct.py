@@ -281,7 +281,9 @@ class DirectTransactor:
         for _, of_place in groupby(sorted(batches, key=lambda batch: batch.place), lambda batch: batch.place):
             for number, batch in enumerate(of_place):
                 rounds[number].append(batch)
-        for each in chain.from_iterable(map(self._fitting, rounds.values())):
+        for number, each in enumerate(chain.from_iterable(map(self._fitting, rounds.values()))):
+            if number:  # its answer may say that the broker does not listen for a while
+                self.flush()
             topics: defaultdict[str, dict[int, list[messages.Piece]]] = defaultdict(dict)
             for batch in each:
                 stamped = batch.stamped(self._who, self._sequences[batch.place], self._options.compression)

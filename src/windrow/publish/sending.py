@@ -3,7 +3,7 @@
 Invariant: what is refused is a `PublishFailed`, and no try will help; any other error of Kafka's may pass.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -50,19 +50,35 @@ def producer_config(settings: Settings, defaults: dict[str, Any], own: dict[str,
 def send(
     producer: Producer,
     source: bytes,
-    records: Iterable[Record],
+    records: Sequence[Record],
     report: Callable[[int], Report] | None = None,
     *,
     patient: bool = True,
 ) -> None:
     """Hand over the records; each one's outcome goes to its own report, if that is wanted. Wait for room in the
     producer's queue, or raise a BufferError where there is none.
-
-    This is the hot path: what is the same for all records is looked up once.
     """
+    try:
+        _send(producer, source, records, report, patient=patient)
+    except TypeError as error:  # of what no message has
+        for each in records:
+            if why := flaw(each.topic, each.header_keys, each.header_values, each.partition):
+                raise PublishFailed(why, each.topic) from error
+        raise
+
+
+def _send(
+    producer: Producer,
+    source: bytes,
+    records: Sequence[Record],
+    report: Callable[[int], Report] | None,
+    *,
+    patient: bool,
+) -> None:
+    """The hot path: what is the same for all records is looked up once."""
     produce, from_source = producer.produce, ("x-source", source)
     for number, topic, key, value, names, contents, partition, timestamp, _ in records:
-        if not topic or len(names) != len(contents) or (partition is not None and partition < 0):
+        if not topic or len(names) != len(contents) or None in names or (partition is not None and partition < 0):
             raise PublishFailed(flaw(topic, names, contents, partition), topic)
         pairs = zip(names, contents)  # noqa: B905 - of one length, as just seen; asking again costs 0.25 µs a record
         headers: _Headers = [*pairs, ("x-sequence", b"%d" % number), from_source]

@@ -144,11 +144,20 @@ class TransactionalPublisher:
         with ThreadPoolExecutor(len(self._transactors)) as threads:
             list(threads.map(methodcaller("init"), self._transactors))
         told = self._ask()
-        if told and known and told.age < known.age:
-            self._remind(told, known)
+        if known is None or not known.published or (told and told.age >= known.age):
+            self.committed = told or known
             return
-        self.committed = told or known
-        if told is None and known is not None and known.published:  # otherwise it is where the shard begins
+        logged = self._logged()
+        if logged and logged.age >= known.age:
+            self._remind(told, logged)
+        elif told:
+            raise Interrupted(
+                f"Kafka tells an older position ({told.published:,} records published) than was committed before"
+                f" ({known.published:,}); permit this user to read topic {OFFSETS}, or restart the broker that"
+                f" coordinates group {self._settings.position_group_id}"
+            )
+        else:
+            self.committed = known
             log.warning(
                 "relay %s, shard %d: Kafka has forgotten its position (offsets.retention.minutes); going on from the"
                 " one in the database: what was published after it was saved comes again",
@@ -156,25 +165,21 @@ class TransactionalPublisher:
                 self._shard,
             )
 
-    def _remind(self, told: Committed, known: Committed) -> None:
+    def _logged(self) -> Committed | None:
+        with contextlib.suppress(Interrupted):
+            return logged_position(self._settings, self._shard)
+        return None
+
+    def _remind(self, told: Committed | None, logged: Committed) -> None:
         """Commit anew what a coordinator has in its log, and does not remember. What it tells is long past, and is not
         believed; nor is the log, if it says no better.
         """
-        logged: Committed | None = None
-        with contextlib.suppress(Interrupted):
-            logged = logged_position(self._settings, self._shard)
-        if logged is None or logged.age < known.age:
-            raise Interrupted(
-                f"Kafka tells an older position ({told.published:,} records published) than was committed before"
-                f" ({known.published:,}); permit this user to read topic {OFFSETS}, or restart the broker that"
-                f" coordinates group {self._settings.position_group_id}"
-            )
         log.warning(
             "relay %s, shard %d: Kafka tells an older position (%s records published) than its log holds (%s); going on"
             " from there",
             self._settings.name,
             self._shard,
-            f"{told.published:,}",
+            f"{told.published:,}" if told else "no",
             f"{logged.published:,}",
         )
         self.committed = logged
@@ -188,9 +193,10 @@ class TransactionalPublisher:
         persist(partial(self._try_publish, records, progress))
 
     def renew(self) -> None:
-        """Commit what is committed anew: Kafka does not forget it, and says whether this publisher is fenced."""
-        if self.committed is not None:
-            persist(partial(self._try_renew, self.committed))
+        """Commit what is committed anew, if only that nothing is: Kafka does not forget it, and says whether this
+        publisher is fenced.
+        """
+        persist(partial(self._try_renew, self.committed or Committed(0, "")))
 
     def listen(self) -> None:
         """Let the clients say what they have to say."""

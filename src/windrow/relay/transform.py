@@ -152,8 +152,10 @@ class TransformLoop:
                 return self._report("superseded")
             except tuple(_PASSING.values()) as error:
                 self._wait_after(error)
-            except PythonException:
-                raise
+            except PythonException as error:
+                if not _passes(error):
+                    raise
+                self._wait_after(error)
             except JOB_FAILED as error:
                 if _is_the_querys_fault(error):
                     return self._report("failed", f"TransformInvalid: transform: {_first_line(error)}")
@@ -314,6 +316,11 @@ def _is_the_querys_fault(error: BaseException) -> bool:
     """Whether the query failed on what a message holds (a cast, a division): trying again would not help."""
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return bool(state and state.startswith(_DATA_ERRORS))
+
+
+def _passes(error: PythonException) -> bool:
+    """Whether reading broke off in a task for a reason that passes."""
+    return any(f"{each.__module__}.{name}: " in str(error) for name, each in _PASSING.items())
 
 
 def _first_line(error: BaseException) -> str:

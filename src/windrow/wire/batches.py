@@ -7,6 +7,7 @@ Invariant: the records of one partition keep their order, and no batch is larger
 record.
 """
 
+import contextlib
 import random
 import struct
 import time
@@ -93,8 +94,9 @@ class Encoder:
         if not records:
             return []
         now = time.time_ns() // 1_000_000
-        if isinstance(records, Columns) or len(records) >= _IN_COLUMNS:
-            batches = self._in_columns(Columns.of(records).batch, partitions_of, now)
+        columns = _columns(records)
+        if columns:
+            batches = self._in_columns(columns.batch, partitions_of, now)
         else:
             batches = self._one_by_one(records, partitions_of, now)
         if self.compression == "none":
@@ -168,6 +170,14 @@ class _Open:
 _ZERO: Final = pa.scalar(b"\0", pa.binary())
 
 
+def _columns(records: Sequence[Record]) -> Columns | None:
+    """The records in columns, where there are enough of them, and none is so odd that it does not fit."""
+    if isinstance(records, Columns) or len(records) >= _IN_COLUMNS:
+        with contextlib.suppress(pa.ArrowTypeError):
+            return Columns.of(records)
+    return None
+
+
 def _partition(record: Record, partitions_of: PartitionsOf) -> int:
     topic, given = record.topic, record.partition
     if why := flaw(topic, record.header_keys, record.header_values, given):
@@ -206,6 +216,8 @@ def _check(rows: pa.RecordBatch) -> None:
     uneven = pc.not_equal(*(pc.list_value_length(each).fill_null(0) for each in lists))
     below = pc.less(partitions, 0).fill_null(False)
     first = pc.index(pc.or_(pc.or_(nowhere, uneven), below), True).as_py()
+    if first < 0 and lists[0].flatten().null_count:
+        first = next(row for row, names in enumerate(lists[0].to_pylist()) if names and None in names)
     if first >= 0:
         topic, names, contents, partition = (rows.column(name)[first].as_py() for name in _OF_A_MESSAGE)
         raise Malformed(topic or "", flaw(topic, names or (), contents or (), partition))
