@@ -3,6 +3,8 @@
 import argparse
 import re
 import shlex
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from fix_command import marked, windrow, windrow_running
 from fix_pipeline import wait_for
 from fix_tls import TlsProxy, tls_proxy
 from windrow import Message, Outbox, embedded
+from windrow.embedded.ports import free_port
 from windrow.errors import Interrupted
 from windrow.kafka.clients import create_topic, position_reader
 from windrow.publish.transaction import transactor
@@ -133,8 +136,9 @@ def passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("passwords")
 def test_relay_works_with_these_rights_over_tls_and_shows_no_secret(shop: Shop, tmp_path: Path) -> None:
-    mark, talk = uuid4().hex, tmp_path / "talk"
-    with windrow_running("relay", "--config", shop.config, mark=mark, talk=talk) as process:
+    mark, talk, port = uuid4().hex, tmp_path / "talk", free_port()
+    served = ("--dashboard", "--metrics-address", f"127.0.0.1:{port}")
+    with windrow_running("relay", "--config", shop.config, *served, mark=mark, talk=talk) as process:
         with psycopg.connect(shop.database("shop_app", APP)) as connection:
             for topic in ("orders", "payroll", "orders"):
                 Outbox().write(connection, Message(topic, topic, "key"))
@@ -144,12 +148,15 @@ def test_relay_works_with_these_rights_over_tls_and_shows_no_secret(shop: Shop, 
             assert count(owner, "outbox_dead_letter") == 1
         told = [windrow(command, "--config", shop.config) for command in ("status", "doctor")]
         commands = [psutil.Process(each).cmdline() for each in marked(mark)]
+        pages = [page(port, path) for path in ("/", "/api/overview", "/metrics", "/readyz", "/api/letters")]
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 0, talk.read_text()
     assert told[0].returncode == 0, told[0].stderr
     assert len(commands) > 1
-    seen = [talk.read_text(), str(commands), *(each.stdout + each.stderr for each in told)]
+    assert "shop" in pages[1]
+    assert "windrow_" in pages[2]
+    seen = [talk.read_text(), str(commands), *pages, *(each.stdout + each.stderr for each in told)]
     assert not [secret for secret in SECRETS if any(secret in each for each in seen)]
     assert shop.proxy.refused == 0
 
@@ -214,6 +221,14 @@ def test_database_is_not_spoken_to_without_tls_nor_to_a_stranger(shop: Shop, tmp
         pytest.raises(psycopg.OperationalError, match="SSL error"),
     ):
         psycopg.connect(shop.database("shop_app", APP).replace(f":{shop.proxy.port}", f":{stranger.port}"))
+
+
+def page(port: int, path: str) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as refused:
+        return refused.read().decode()
 
 
 def count(connection: psycopg.Connection[tuple[int]], table: str) -> int:

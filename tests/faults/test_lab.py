@@ -28,6 +28,7 @@ def test_every_fault_once(tmp_path: Path) -> None:
     verdict = verdict_on(run, TOPIC)
     assert not replace(verdict, unrecovered=0).wrong
     assert verdict.faults == dict.fromkeys(known, 1)
+    assert [each.name for each in run.incidents if each.undone] == []
     assert verdict.recoveries.keys() == known.keys()  # how soon, the torture says; here a busy machine decides
     assert verdict.written > 500
 

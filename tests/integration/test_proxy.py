@@ -56,6 +56,16 @@ def test_a_throttle_slows_down_what_is_large(postgres: embedded.Postgres, proxy:
         assert seconds(connection, "SELECT repeat('x', 500000)") >= 0.5
 
 
+def test_conditions_hold_beside_each_other(postgres: embedded.Postgres, proxy: Proxy) -> None:
+    with connect(postgres, proxy) as connection:
+        proxy.impose(CUT)
+        proxy.impose(Condition(delay=0.1))
+        with pytest.raises(psycopg.OperationalError):
+            seconds(connection)
+    with pytest.raises(psycopg.OperationalError):
+        connect(postgres, proxy)
+
+
 def test_a_half_open_connection_is_silent_and_then_reset(postgres: embedded.Postgres, proxy: Proxy) -> None:
     with connect(postgres, proxy) as connection:
         proxy.impose(HALF_OPEN)

@@ -86,6 +86,11 @@ def test_an_unknown_outcome_is_neither_lost_nor_phantom(received: Sequence[str])
     assert judge([wrote("x", "a", 1, "unknown")], received).sound
 
 
+def test_a_transaction_of_unknown_outcome_comes_whole_or_not_at_all() -> None:
+    both = Operation("client", 1, (Sent("x", "a", 1), Sent("y", "b", 1)), "unknown")
+    assert [judge([both], received).lost for received in ([], ["x"], ["y", "x"])] == [0, 1, 0]
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ok", "failed", "unknown"]))),
     st.integers().map(Random),
@@ -212,5 +217,5 @@ def test_a_queue_may_hand_out_again_what_nobody_holds(first: Handling) -> None:
 
 def test_recovered_once_a_message_comes_that_was_written_later() -> None:
     operations = [made(1, 0, 1, "a"), made(2, 5, 6, "b"), made(3, 6, 7, "c", outcome="unknown")]
-    receipts = [Receipt("a", at=8), Receipt("b", at=10), Receipt("c", at=11)]
-    assert [recovered(operations, receipts, since) for since in (5, 6, 7)] == [5, 5, None]
+    came = [("a", 8.0), ("b", 10.0), ("c", 11.0)]
+    assert [recovered(operations, came, since) for since in (5, 6, 7)] == [5, 5, None]

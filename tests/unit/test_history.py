@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from windrow.lab.history import Journal, Operation, Sent, read_journal
+from windrow.lab.history import Journal, Operation, Sent, read_journal, resolved
 
 MESSAGES = (Sent("a", "key", 1), Sent("b", "key", 2))
 
@@ -20,6 +20,24 @@ def test_an_operation_without_an_end_is_unknown(tmp_path: Path) -> None:
         1.0,
     )
     assert second == Operation("writer", 2, (), began=2.0)
+
+
+def test_what_a_client_never_learnt_the_database_tells() -> None:
+    outcomes = (("ok", 1), ("failed", 2), ("unknown", 3), ("unknown", 4))
+    operations = [Operation("writer", number, MESSAGES, outcome) for outcome, number in outcomes]  # type: ignore[arg-type]
+    told = resolved(operations, {("writer", 1), ("writer", 3), ("other", 4)})
+    assert [each.outcome for each in told] == ["ok", "failed", "ok", "failed"]
+
+
+def test_an_operation_may_become_unknown_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "worker.jsonl")
+    number = journal.begin(MESSAGES, 1.0)
+    journal.end(number, "failed", at=1.0)
+    assert [(each.outcome, each.ended) for each in read_journal(tmp_path / "worker.jsonl")] == [("failed", 1.0)]
+    journal.end(number, "unknown")
+    assert [each.outcome for each in read_journal(tmp_path / "worker.jsonl")] == ["unknown"]
+    journal.end(number, "ok", at=3.0)
+    assert [(each.outcome, each.ended) for each in read_journal(tmp_path / "worker.jsonl")] == [("ok", 3.0)]
 
 
 def test_a_journal_goes_on_after_its_client_was_killed_within_a_line(tmp_path: Path) -> None:

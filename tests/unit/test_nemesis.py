@@ -135,6 +135,28 @@ def test_a_run_that_is_not_sound(bad: Run, wrong: set[str]) -> None:
     assert counts - {"seed", "written", "received", "late_recoveries"} == wrong
 
 
+def test_where_nothing_was_tried_nothing_is_sound() -> None:
+    nothing = replace(run([], 0, done=""), operations=[], incidents=[])
+    assert not verdict_on(nothing, "topic").sound
+    assert not verdict_on(replace(run(GOOD, 2), incidents=[]), "topic").sound
+
+
+def test_a_fault_that_did_not_come_about_or_costs_too_much_is_unrecovered() -> None:
+    good = run(GOOD, 2)
+    assert verdict_on(replace(good, incidents=[replace(good.incidents[0], undone=True)]), "topic").unrecovered == 1
+    assert [verdict_on(good, "topic", within).unrecovered for within in (2.5, 1.5)] == [0, 1]
+
+
+def test_a_consumers_recovery_is_that_of_its_effects_in_every_partition() -> None:
+    good = run([Receipt("a", 0, 0, 1.5), Receipt("b", 1, 0, 11.5), Receipt("c", 0, 1, 11.5)], 3)
+    paused = Incident(("consumer paused",), 10.0, 14.0, 10.0, 6.0, of_consumer=True)
+    third = Operation("writer", 3, (Sent("c", "key", 3),), "ok", 11.0, 12.0)
+    effects = [Effect("a", "group", "ok", 2.0), Effect("b", "group", "ok", 12.0), Effect("c", "group", "ok", 19.0)]
+    consumed = replace(good, operations=[*good.operations, third], incidents=[paused], effects=effects)
+    assert verdict_on(consumed, "topic").recoveries == {"consumer paused": 3.0}
+    assert verdict_on(replace(consumed, effects=effects[:2]), "topic").unrecovered == 1
+
+
 @pytest.mark.parametrize(
     ("handled", "wrong"),
     [
@@ -157,19 +179,22 @@ def test_repeats_at_once_are_sound_where_delivery_is_at_least_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holds_up", "at", "late"),
+    ("holds_up", "first", "at", "late"),
     [
-        (True, 12.0, {"leader paused": 1}),
-        (True, 18.9, {"leader paused": 1}),  # healed 4.9 s ago
-        (True, 19.1, {}),
-        (True, 9.9, {}),
-        (False, 12.0, {}),
+        (True, 9.0, 12.0, {"leader paused": 1}),
+        (True, 9.0, 18.9, {"leader paused": 1}),  # healed 4.9 s ago
+        (True, 5.1, 12.0, {"leader paused": 1}),
+        (True, 4.9, 12.0, {}),  # long before anything was held up
+        (True, 9.0, 19.1, {}),
+        (True, 9.0, 9.9, {}),
+        (False, 9.0, 12.0, {}),
     ],
 )
 def test_at_least_once_a_repeat_may_be_late_only_where_it_was_held_up(
-    *, holds_up: bool, at: float, late: dict[str, int]
+    *, holds_up: bool, first: float, at: float, late: dict[str, int]
 ) -> None:
-    repeated = run([*GOOD, GOOD[0]._replace(at=at)], 0, "at-least-once")
+    received = [GOOD[0]._replace(at=first), GOOD[1], GOOD[0]._replace(at=at)]
+    repeated = run(received, 0, "at-least-once")
     paused = Incident(("leader paused",), 10.0, 14.0, 10.0, 6.0, holds_up)
     verdict = verdict_on(replace(repeated, incidents=[paused]), "topic")
     assert (verdict.repeated_late, verdict.duplicated) == (late, 0 if late else 1)

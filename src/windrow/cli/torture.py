@@ -17,8 +17,8 @@ from windrow.lab.clock import library
 from windrow.lab.ground import TOPIC, open_ground
 from windrow.lab.load import Load
 from windrow.lab.nemesis import detection, faults, schedule
-from windrow.lab.picture import timeline
-from windrow.lab.report import SOON, WRONG, TortureVerdict, verdict_on
+from windrow.lab.picture import page, timeline
+from windrow.lab.report import RECOVERS_WITHIN, SOON, WRONG, TortureVerdict, verdict_on
 from windrow.lab.torture import torture as run_torture
 
 
@@ -44,7 +44,19 @@ from windrow.lab.torture import torture as run_torture
 @click.option("--cluster", is_flag=True, help="Tasks run on a Spark cluster of two workers.")
 @click.option("--queues", is_flag=True, help="With a queue that is fed by the outbox, two workers and a tracker.")
 @click.option("--only", multiple=True, metavar="FAULT", help="Inject this fault alone; may be given again.")
-@click.option("--picture", type=click.File("w", lazy=False), help="Write the timeline here, as SVG.")
+@click.option(
+    "--recover-within",
+    type=click.FloatRange(min=0),
+    default=RECOVERS_WITHIN,
+    show_default=True,
+    metavar="SECONDS",
+    help="What a fault may cost past the time that detecting it takes; beyond it is unrecovered.",
+)
+@click.option(
+    "--picture",
+    type=click.File("w", lazy=False),
+    help="Write the timeline here: as a page where the name ends in .html, otherwise as SVG.",
+)
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep journals and logs here.")
 def torture(
     minutes: float,
@@ -56,6 +68,7 @@ def torture(
     cluster: bool,  # noqa: FBT001 - a flag
     queues: bool,  # noqa: FBT001 - a flag
     only: tuple[str, ...],
+    recover_within: float,
     picture: TextIO | None,
     folder: Path | None,
     **settings: str | None,
@@ -72,7 +85,7 @@ def torture(
 
     \b
     Examples:
-      windrow torture --minutes 60 --picture torture.svg
+      windrow torture --minutes 60 --picture torture.html --recover-within 3
       windrow torture --minutes 5 --seed 42 --only "leader killed" --only "broker paused"
       windrow torture --minutes 20 --brokers 3 --writers 200
       windrow torture --cluster --only "executors killed" --only "Spark worker killed"
@@ -97,11 +110,11 @@ def torture(
     talk.print(f"seed {load.seed}; journals and logs in {place}")
     with open_ground(place, load, talk.print, brokers=brokers, on_cluster=cluster, **settings) as ground:
         ground.over = end_by_signal("ending early")
-        steps = schedule(load.seed, minutes, only or names)
+        steps = schedule(load.seed, minutes, [name for name in names if name in only] or names)
         run = run_torture(ground, steps, possible(detection(ground.settings)), minutes * 60, talk.print)
-    verdict = verdict_on(run, TOPIC)
+    verdict = verdict_on(run, TOPIC, recover_within)
     if picture:
-        picture.write(timeline(run))
+        picture.write((page if picture.name.endswith(".html") else timeline)(run))
         talk.print(f"timeline in {picture.name}")
     _show(verdict, talk, as_json=as_json)
     if verdict.sound and folder is None:
@@ -121,5 +134,9 @@ def _show(verdict: TortureVerdict, talk: Console, *, as_json: bool) -> None:
     if late := ", ".join(f"{count} {name}" for name, count in verdict.repeated_late.items()):
         talk.print(f"repeated late, as at least once what was held up may be: {late}")
     talk.print(f"recoveries of more than {SOON:.0f} s past detection: {verdict.late_recoveries}; the slowest:{slowest}")
-    wrong = f"[red]not sound; again with --seed {verdict.seed}[/red]"
-    talk.print("[green]sound[/green]" if verdict.sound else wrong)
+    if verdict.sound:
+        talk.print("[green]sound[/green]")
+    elif verdict.wrong:
+        talk.print(f"[red]not sound; again with --seed {verdict.seed}[/red]")
+    else:
+        talk.print("[red]nothing was tried; give it more time with --minutes[/red]")

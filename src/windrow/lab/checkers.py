@@ -3,7 +3,7 @@
 What consumers can see decides what can be judged. Order is judged within a key; across keys only for transactions that
 one client made one after the other, and only where both messages lie in one partition and in one shard: consumers see
 no order between partitions, and shards publish independently of each other. A transaction cut in two is judged at cuts
-through the log. Operations of unknown outcome may have come or not; but if they came, then once and in order.
+through the log. Operations of unknown outcome may have come or not; but if they came, then whole, once and in order.
 """
 
 import math
@@ -32,19 +32,23 @@ class Verdict:
 
 def judge(operations: Iterable[Operation], received: Iterable[str]) -> Verdict:
     """Compare messages by their ids; those of one key must come in the order that they were written in."""
+    receipts = list(received)
+    counts = Counter(receipts)
     committed: set[str] = set()
     allowed: dict[str, Sent] = {}
+    whole: set[str] = set()
     for each in operations:
+        ids = {sent.id for sent in each.messages}
         if each.outcome != "failed":
             allowed |= {sent.id: sent for sent in each.messages}
         if each.outcome == "ok":
-            committed |= {sent.id for sent in each.messages}
-    receipts = list(received)
-    counts = Counter(receipts)
+            committed |= ids
+        if each.outcome == "unknown" and not counts.keys().isdisjoint(ids):
+            whole |= ids
     return Verdict(
         written=len(committed),
         received=len(receipts),
-        lost=len(committed - counts.keys()),
+        lost=len((committed | whole) - counts.keys()),
         duplicated=sum(count - 1 for count in counts.values()),
         reordered=_reversals(allowed[message] for message in counts if message in allowed),
         phantom=len(counts.keys() - allowed.keys()),
@@ -154,7 +158,10 @@ def _excludes(earlier: Handling, at: float) -> bool:
     return earlier.leased_until > at
 
 
-def recovered(operations: Iterable[Operation], receipts: Iterable[Receipt], since: float) -> float | None:
-    """Seconds from `since` until the first message came of a transaction that began after it; None where none did."""
+def recovered(operations: Iterable[Operation], came: Iterable[tuple[str, float]], since: float) -> float | None:
+    """Seconds from `since` until the first message came of a transaction that began after it; None where none did.
+
+    What came is messages, each with its time: of its receipt, or of what was done for it.
+    """
     later = {sent.id for each in operations if each.began >= since for sent in each.messages}
-    return min((each.at - since for each in receipts if each.id in later), default=None)
+    return min((at - since for message, at in came if message in later), default=None)

@@ -1,4 +1,4 @@
-"""What is put to the test: servers, links to them, two relays, writers, a consumer with an inbox, and a receiver; where
+"""What is put to the test: servers, links to them, two relays, writers, two consumers with an inbox, a receiver; where
 it is wanted, a Spark cluster for the relays' tasks, and a queue with its workers and tracker.
 
 All but the receiver and the lab itself reach the servers through proxies. Nothing outlives the context.
@@ -21,8 +21,8 @@ from windrow.kafka.clients import create_topic
 from windrow.lab.candidate import Candidate
 from windrow.lab.child import Child
 from windrow.lab.effects import create_effects, read_effects, run_consumer
-from windrow.lab.history import Operation, apart, read_journal
-from windrow.lab.load import Load, create_load, run_writers
+from windrow.lab.history import Operation, apart, read_journal, resolved
+from windrow.lab.load import Load, create_load, read_commits, run_writers
 from windrow.lab.proxy import Proxy
 from windrow.lab.queues import Queue, done, open_queue, read_handlings
 from windrow.lab.receiver import Receiver
@@ -38,6 +38,8 @@ _BROKER: Final = {
     "fetch.max.bytes": 60_000_000,
     "group.min.session.timeout.ms": 1_000,
 }
+_MARIADB: Final[Mapping[str, str | int]] = {"log_bin": "binlog", "sync_binlog": 1}
+"""Commits can be slowed down where they go to this log."""
 _RELAY: Final[Mapping[str, Any]] = {
     "name": "lab",
     "shards": 1,
@@ -49,7 +51,7 @@ _RELAY: Final[Mapping[str, Any]] = {
 _SPARK_WORKERS: Final = 2
 _CORES: Final = 4
 """Of a relay on a cluster, and so of each worker: each has room for half of both relays."""
-_SMALL_BUFFERS: Final = {"queue.buffering.max.messages": "1000"}
+_SMALL_BUFFERS: Final = {"queue.buffering.max.messages": "100"}
 """Of librdkafka's producers, so that they can be full; a transaction's are the sockets'."""
 
 
@@ -70,7 +72,8 @@ class Ground:
     relays: tuple[Candidate, Candidate]
     writers: Child
     consumer: Child
-    """With an inbox."""
+    """With an inbox; faults are done to it, and another has its peace."""
+    other_consumer: Child
     receiver: Receiver
     folder: Path
     cluster: Cluster | None = None
@@ -81,6 +84,8 @@ class Ground:
     """Set where the run is to end early."""
     shards: list[int] = field(default_factory=lambda: [1])
     """How many shards there were to be, one after the other."""
+    struck_at: float = 0.0
+    """When the present fault was done; at first 0."""
 
     @property
     def leader(self) -> Candidate:
@@ -104,10 +109,19 @@ class Ground:
     @property
     def parties(self) -> tuple[Candidate | Child, ...]:
         """Whoever is to be up at all times, writers apart."""
-        return (*self.relays, self.consumer, *(self.queue.children if self.queue else ()))
+        return (*self.relays, self.consumer, self.other_consumer, *(self.queue.children if self.queue else ()))
+
+    def struck(self) -> None:
+        """The present fault has been done, for the first time."""
+        self.struck_at = self.struck_at or time.monotonic()
 
     def operations(self) -> list[Operation]:
+        """As their clients know them."""
         return [each for path in sorted(self.folder.glob("*.jsonl")) for each in read_journal(path)]
+
+    def outcomes(self) -> list[Operation]:
+        """The operations, of each of which it is known whether it was committed; once writers have ended."""
+        return resolved(self.operations(), read_commits(self.direct))
 
     def published(self) -> int:
         """What the committed positions count."""
@@ -129,7 +143,8 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
     `settings` are those of the relays, and `database`, which may be mariadb, `brokers`, their number, and `on_cluster`,
     whether their tasks run on a Spark cluster.
     """
-    server = embedded.MariaDB() if settings.pop("database", "postgres") == "mariadb" else embedded.Postgres()
+    mariadb = settings.pop("database", "postgres") == "mariadb"
+    server = embedded.MariaDB(settings=_MARIADB) if mariadb else embedded.Postgres()
     brokers, on_cluster = settings.pop("brokers", 1), settings.pop("on_cluster", False)
     with ExitStack() as stack:
         say(f"starting {server.name} and Kafka …")
@@ -170,7 +185,7 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
         )
         writers = Child(folder / "writers.log", run_writers, through, load, folder)
         reached = (through.data_source, dict(through.base_kafka_config), TOPIC)
-        consumer = Child(folder / "consumer.log", run_consumer, *reached)
+        consumers = [Child(folder / f"consumer-{each}.log", run_consumer, *reached) for each in (1, 2)]
         receiver = stack.enter_context(Receiver(direct, TOPIC))
         queue = None
         if load.queues:
@@ -185,7 +200,8 @@ def open_ground(folder: Path, load: Load, say: Callable[[str], None], **settings
             load,
             relays,
             writers,
-            consumer,
+            consumers[0],
+            consumers[1],
             receiver,
             folder,
             hosts,
@@ -220,7 +236,7 @@ def _committed(operations: Iterable[Operation]) -> set[str]:
 
 def settle(ground: Ground, seconds: float) -> None:
     """Wait until all that was committed has come and has had its effect, but not for ever."""
-    operations = ground.operations()
+    operations = ground.outcomes()
     wanted, queued = (_committed(apart(operations, queued=queued)) for queued in (False, True))
 
     def settled() -> bool:

@@ -1,7 +1,8 @@
 """What clients did and saw, as values; and the journals that keep it when a client is killed.
 
 An operation ends *ok*, *failed* (certainly without effect) or *unknown*. A journal notes it before its outcome is
-sought, and its end once that is known: what has no end there is unknown. So it never says less than what happened.
+sought, and its end once that is known: what has no end there is unknown. So it never says less than what happened. What
+a client never learnt, the database may tell: see `resolved`.
 
 Times are seconds of the monotonic clock, which all processes of a machine share.
 """
@@ -10,7 +11,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -49,6 +50,15 @@ def apart(operations: Iterable[Operation], *, queued: bool) -> list[Operation]:
     ]
 
 
+def resolved(operations: Iterable[Operation], committed: Container[tuple[str, int]]) -> list[Operation]:
+    """The operations, with the outcome of those whose client did not learn it: by what the database has of them."""
+
+    def learnt(each: Operation) -> Outcome:
+        return "ok" if (each.client, each.number) in committed else "failed"
+
+    return [replace(each, outcome=learnt(each)) if each.outcome == "unknown" else each for each in operations]
+
+
 class Receipt(NamedTuple):
     """A message as a consumer that reads committed received it."""
 
@@ -64,6 +74,7 @@ class Effect(NamedTuple):
     message: str
     group: str
     outcome: Outcome
+    at: float = 0.0
 
 
 class Handling(NamedTuple):
@@ -96,14 +107,20 @@ class Journal:
         # The last line may be a torn one.
         os.write(self._file, b"\n")
 
+    @property
+    def number(self) -> int:
+        """Of its latest operation."""
+        return self._number
+
     def begin(self, messages: Iterable[Sent], began: float) -> int:
         """Note an operation whose outcome is about to be sought; returns its number."""
         self._number += 1
         self._write([self._number, began, [*messages]])
         return self._number
 
-    def end(self, number: int, outcome: Outcome) -> None:
-        self._write([number, outcome, time.monotonic()])
+    def end(self, number: int, outcome: Outcome, at: float | None = None) -> None:
+        """Note its outcome, or that it is not known any more; now, or as of then."""
+        self._write([number, outcome, time.monotonic() if at is None else at])
 
     def close(self) -> None:
         os.close(self._file)
@@ -123,6 +140,8 @@ def read_journal(path: Path) -> list[Operation]:
         match rest:
             case [float() as began, list() as messages]:
                 found[number] = Operation(path.stem, number, tuple(Sent(*each) for each in messages), began=began)
+            case ["unknown", float()]:
+                found[number] = replace(found[number], outcome="unknown", ended=math.inf)
             case [("ok" | "failed") as outcome, float() as ended]:
                 found[number] = replace(found[number], outcome=outcome, ended=ended)
     return list(found.values())

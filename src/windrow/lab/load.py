@@ -5,8 +5,9 @@ and committed later, some stay open for seconds, some get their number long befo
 private to a writer, but for the hot ones. A message's place among its key's is counted in the database, in the same
 transaction, under a row's lock: so the order in which a key's messages are written is the one that the places tell.
 
-A transaction is noted in the journal right before its outcome is sought. What was prepared when a writer was killed or
-cut off is committed by its next life.
+A transaction is noted in the journal right before its outcome is sought, and in the database by itself: so it is known
+afterwards of each one whether it was committed. What was prepared when a writer was killed or cut off is committed by
+its next life.
 """
 
 import contextlib
@@ -36,7 +37,10 @@ _PRIVATE_KEYS: Final = 8
 _QUEUED_SHARE: Final = 0.2
 _AFTER_BREAK: Final = 0.2
 _LARGEST: Final = 100_000_000
-_TABLE: Final = "CREATE TABLE IF NOT EXISTS lab_place (name varchar(100) PRIMARY KEY, place bigint NOT NULL)"
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS lab_place (name varchar(100) PRIMARY KEY, place bigint NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS lab_commit (client varchar(100) NOT NULL, number bigint NOT NULL)",
+)
 _COUNT: Final = {
     "postgresql": "INSERT INTO lab_place VALUES (%s, 1) ON CONFLICT (name) DO UPDATE SET place = lab_place.place + 1",
     "mysql": "INSERT INTO lab_place VALUES (%s, 1) ON DUPLICATE KEY UPDATE place = place + 1",
@@ -98,7 +102,15 @@ class Load:
 
 def create_load(settings: Settings) -> None:
     with connect(settings.data_source) as connection:
-        connection.execute(_TABLE)
+        for each in _TABLES:
+            connection.execute(each)
+
+
+def read_commits(settings: Settings) -> set[tuple[str, int]]:
+    """The transactions that were committed, by their client and its number."""
+    with connect(settings.data_source) as connection:
+        rows = connection.execute("SELECT client, number FROM lab_commit").fetchall()
+    return {(client, number) for client, number in rows}
 
 
 def run_writers(settings: Settings, load: Load, folder: Path) -> None:
@@ -118,7 +130,7 @@ class Writer:
         self._settings, self._load, self._client = settings, load, journal.stem
         self._journal = Journal(journal)
         # After a life that was killed, another sequence.
-        self._chance = random.Random(f"{load.seed} {self._client} {time.monotonic_ns()}")  # noqa: S311 - no secret
+        self._chance = random.Random(f"{load.seed} {self._client} {self._journal.number}")  # noqa: S311 - no secret
         self._outbox = Outbox(settings.outbox_table, max_value_bytes=_LARGEST)
 
     def run(self, stop: threading.Event) -> None:
@@ -164,6 +176,7 @@ class Writer:
         if shape.kind != "early":
             time.sleep(shape.open_for)
         number = self._journal.begin(sent, began)
+        cursor.execute("INSERT INTO lab_commit VALUES (%s, %s)", (self._client, number))
         match shape.kind:
             case "rolled back":
                 self._journal.end(number, "failed")
@@ -177,8 +190,8 @@ class Writer:
         self._journal.end(number, "ok")
 
     def write_burst(self, count: int, size: int) -> None:
-        """Many messages in one transaction, if the database is there."""
-        keys = tuple(f"{self._client} {place % _PRIVATE_KEYS}" for place in range(count))
+        """Many messages of as many keys in one transaction, if the database is there."""
+        keys = tuple(f"{self._client} {place}" for place in range(count))
         with (
             contextlib.suppress(DatabaseUnreachable),
             closing(connect_plainly(self._settings.data_source, "windrow lab")) as connection,

@@ -20,6 +20,7 @@ from windrow.database.connections import connect
 from windrow.embedded.spark import Worker
 from windrow.errors import WindrowError
 from windrow.kafka.clients import widen_position_topic
+from windrow.lab.effects import SESSION
 from windrow.lab.ground import Ground
 from windrow.lab.load import Writer
 from windrow.lab.proxy import CUT, HALF_OPEN, Condition, Proxy
@@ -31,6 +32,8 @@ from windrow.settings import Settings
 _LEADS_WITHIN: Final = 30.0
 _RESHARDED_WITHIN: Final = 60.0
 _HEALED_WITHIN: Final = 60.0
+_STEP_SEEN_WITHIN: Final = 2.5
+"""Seconds: the file that says how late it is is read every two."""
 _STEP: Final = 20
 """Seconds, more than a leader may be silent for. Kafka's client waits by the time of day: after a step back it sleeps
 so much longer, and others take over."""
@@ -59,7 +62,8 @@ _USUALLY: Final = 8.0
 """Seconds that a fault and what it costs take."""
 _TWO_AT_ONCE: Final = 0.2
 
-Act = Callable[[Ground], None]
+Act = Callable[[Ground], bool | None]
+"""What is done; False where it did not come about in time."""
 Outage = Literal["beginning", "end"]
 
 
@@ -83,6 +87,10 @@ class Fault:
     """Whether one of the two relays is away meanwhile."""
     hides: float = 0.0
     """Seconds until a relay is missed that goes meanwhile: Kafka does not hear it leave."""
+    least_hold: float = 0.0
+    """Seconds that it takes to be felt at all."""
+    of_consumer: bool = False
+    """Whether a consumer with an inbox feels it, and not the relay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +223,23 @@ def faults(  # noqa: PLR0913 - what there is on the ground
         *_link_faults("Kafka", lambda ground: ground.kafka_links, holds_up=True, hides=unheard),
         Fault("one broker killed", lambda ground: ground.kafka.brokers[0].kill(), _restart_brokers),
         Fault("one broker paused", lambda ground: ground.kafka.brokers[0].pause(), _resume_brokers, holds_up=True),
-        Fault("consumer killed", lambda ground: ground.consumer.kill(), lambda ground: ground.consumer.start()),
-        Fault("consumer paused", lambda ground: ground.consumer.pause(), lambda ground: ground.consumer.resume()),
+        Fault(
+            "consumer killed",
+            lambda ground: ground.consumer.kill(),
+            lambda ground: ground.consumer.start(),
+            detection=SESSION,
+            of_consumer=True,
+        ),
+        # So long that the other one takes its place, and it wakes up with messages in hand that are its own no more.
+        Fault(
+            "consumer paused",
+            lambda ground: ground.consumer.pause(),
+            lambda ground: ground.consumer.resume(),
+            "beginning",
+            SESSION,
+            least_hold=1.5 * SESSION,
+            of_consumer=True,
+        ),
         *_clock_faults(unheard),
         Fault("producer's buffer full", _burst, lambda ground: _mend(ground.kafka_links), holds_up=True),
         *(_CLUSTER_FAULTS if cluster else ()),
@@ -237,8 +260,8 @@ def _clock_faults(unheard: float) -> list[Fault]:
         return lambda ground: ground.leader.clock.step(seconds)
 
     return [
-        Fault("leader's clock ahead", step(_STEP), _set_clocks, detection=unheard, holds_up=True),
-        Fault("leader's clock behind", step(-_STEP), _set_clocks, detection=unheard, holds_up=True),
+        Fault(name, step(by), _set_clocks, detection=unheard, holds_up=True, least_hold=_STEP_SEEN_WITHIN)
+        for name, by in (("leader's clock ahead", _STEP), ("leader's clock behind", -_STEP))
     ]
 
 
@@ -273,11 +296,12 @@ def _refill(ground: Ground) -> None:
     ground.staffed()
 
 
-def _pause_leader(ground: Ground) -> None:
+def _pause_leader(ground: Ground) -> bool:
     """Until the other leads. When the first wakes up, there are two that believe to."""
     leader, since = ground.leader, ground.leader.leads_since or 0.0
     leader.pause()
-    ground.comes_to(lambda: (ground.leader.leads_since or 0.0) > since, _LEADS_WITHIN)
+    ground.struck()
+    return ground.comes_to(lambda: (ground.leader.leads_since or 0.0) > since, _LEADS_WITHIN)
 
 
 def _resume(ground: Ground) -> None:
@@ -285,19 +309,19 @@ def _resume(ground: Ground) -> None:
         each.resume()
 
 
-def _flap(ground: Ground) -> None:
-    _pause_leader(ground)
+def _flap(ground: Ground) -> bool:
+    once = _pause_leader(ground)
     _resume(ground)
-    _pause_leader(ground)
+    return _pause_leader(ground) and once
 
 
-def _shut_down_at_once(ground: Ground) -> None:
+def _shut_down_at_once(ground: Ground) -> bool:
     """As pg_ctl's immediate mode does; MariaDB knows no such thing, and is killed."""
     if ground.settings.dialect == "mysql":
         ground.database.kill()
     elif ground.database.running:
         os.kill(ground.database.pid, signal.SIGQUIT)
-        ground.comes_to(lambda: not ground.database.running, 10)
+    return ground.comes_to(lambda: not ground.database.running, 10)
 
 
 def _restart_kafka(ground: Ground) -> None:
@@ -320,20 +344,22 @@ def _set_clocks(ground: Ground) -> None:
         each.clock.step(0)
 
 
-def _slow_commits(ground: Ground) -> None:
+def _slow_commits(ground: Ground) -> bool:
     """As on a disk that takes long to sync: each commit waits before its records are flushed."""
     with suppress(WindrowError):  # a second fault at the same time may have taken the server away
         _order(ground, _SLOW[ground.settings.dialect])
+        return True
+    return False
 
 
-def _quick_commits(ground: Ground) -> None:
+def _quick_commits(ground: Ground) -> bool:
     def done() -> bool:
         with suppress(WindrowError):
             _order(ground, _QUICK[ground.settings.dialect])
             return True
         return False
 
-    ground.comes_to(done, _HEALED_WITHIN)
+    return ground.comes_to(done, _HEALED_WITHIN)
 
 
 def _order(ground: Ground, statements: Sequence[str]) -> None:
@@ -348,25 +374,29 @@ def _burst(ground: Ground) -> None:
     Writer(ground.direct, ground.load, ground.folder / "burst.jsonl").write_burst(*_BURST)
 
 
-def _purge(ground: Ground) -> None:
+def _purge(ground: Ground) -> bool:
     """As another process does it, besides the leader."""
     with suppress(WindrowError):  # a second fault at the same time may have taken the server away
         for _ in Purger(ground.direct).purge():
             pass
+        return True
+    return False
 
 
-def _reshard(ground: Ground) -> None:
+def _reshard(ground: Ground) -> bool:
     with suppress(WindrowError):  # as above
         wanted = 2 if Registry(ground.direct).shards() == 1 else 1
         widen_position_topic(ground.direct, wanted)
         ground.shards.append(wanted)
         Registry(ground.direct).want_shards(wanted)
+        return True
+    return False
 
 
-def _await_reshard(ground: Ground) -> None:
+def _await_reshard(ground: Ground) -> bool:
     def done() -> bool:
         with suppress(WindrowError):
             return Registry(ground.direct).shards() == ground.shards[-1]
         return False
 
-    ground.comes_to(done, _RESHARDED_WITHIN)
+    return ground.comes_to(done, _RESHARDED_WITHIN)

@@ -27,7 +27,8 @@ text { font: 11px sans-serif; fill: #333 } .grid { stroke: #ddd } .fault { fill:
 
 def timeline(run: Run) -> str:
     """One picture. Red: a fault, from its injection to its healing; orange: until the first message after it."""
-    written = [each.ended for each in run.operations if each.outcome == "ok" for _ in each.messages]
+    learnt = [each for each in run.operations if each.outcome == "ok" and each.ended < math.inf]
+    written = [each.ended for each in learnt for _ in each.messages]
     received = [each.at for each in run.receipts]
     moments = [*written, *received, *(each.began for each in run.incidents)] or [0.0]
     start, end = math.floor(min(moments)), math.ceil(max(moments)) + 1
@@ -51,6 +52,13 @@ def timeline(run: Run) -> str:
         parts += strip.terms(run.terms)
         parts += (strip.line(name, each, highest) for name, each in counts.items())
     return "\n".join([*parts, "</svg>"])
+
+
+def page(run: Run) -> str:
+    """The picture as a page of its own."""
+    title = f"windrow torture, seed {run.seed}"
+    head = f'<meta charset="utf-8"><title>{title}</title>'
+    return f'<!doctype html>\n<html lang="en">{head}<h1>{title}</h1>\n{timeline(run)}</html>\n'
 
 
 @dataclass(frozen=True, slots=True)

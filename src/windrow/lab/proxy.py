@@ -29,6 +29,16 @@ class Condition:
     swallows: bool = False
     refuses: bool = False
 
+    def beside(self, other: "Condition") -> "Condition":
+        """Both at once."""
+        rates = [each.rate for each in (self, other) if each.rate is not None]
+        return Condition(
+            max(self.delay, other.delay),
+            min(rates, default=None),
+            self.swallows or other.swallows,
+            self.refuses or other.refuses,
+        )
+
 
 SOUND: Final = Condition()
 CUT: Final = Condition(refuses=True)
@@ -64,14 +74,16 @@ class Proxy:
         return len(self._writers) // 2
 
     def impose(self, condition: Condition) -> None:
-        """From now on this holds. Cutting resets what is open; so does mending, for what was half-open."""
-        reset = condition.refuses or self._condition.swallows
-        self._condition = condition
-        if reset:
+        """From now on this holds, beside what does already. Cutting resets what is open."""
+        self._condition = self._condition.beside(condition)
+        if condition.refuses:
             self._run(self._reset())
 
     def mend(self) -> None:
-        self.impose(SOUND)
+        """Nothing of it holds any more. What was half-open is reset."""
+        was, self._condition = self._condition, SOUND
+        if was.swallows:
+            self._run(self._reset())
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)

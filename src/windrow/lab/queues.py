@@ -1,7 +1,7 @@
 """A queue at work: messages that come through the outbox, workers that take them one by one, and a tracker.
 
-A worker notes a message when it has it in its hands, and its end once Kafka has said that it was in time. What a worker
-had when it was killed has no end, and may be another's by then.
+A worker notes a message when it has it in its hands, when it is about to acknowledge it, and when Kafka has said that
+this was in time. What it had when it was killed is another's then; what it was about to acknowledge may be nobody's.
 """
 
 import random
@@ -70,7 +70,8 @@ def open_queue(direct: Mapping[str, str], disturbed: Mapping[str, str], folder: 
 def run_worker(kafka: Mapping[str, str], folder: Path, name: str) -> None:
     """Take messages until SIGTERM. To be run in a process of its own."""
     stop = told_to_stop()
-    journal, chance = Journal(folder / _HANDLED / f"{name}.jsonl"), random.Random()  # noqa: S311 - no secret
+    journal = Journal(folder / _HANDLED / f"{name}.jsonl")
+    chance = random.Random(f"{name} {journal.number}")  # noqa: S311 - no secret
     with QueueConsumer(settings_of_queues(kafka), QUEUE) as consumer:
         while not stop.is_set():
             if message := consumer.receive(0.2):
@@ -80,17 +81,19 @@ def run_worker(kafka: Mapping[str, str], folder: Path, name: str) -> None:
 def _handle(journal: Journal, message: QueueMessage, chance: random.Random) -> None:
     """Most take some milliseconds, some longer than a lease; some are given back."""
     identity = (message.payload or b"").split(b" ", 1)[0].decode()
-    number = journal.begin([Sent(identity, QUEUED, 0)], time.monotonic())
+    got = time.monotonic()
+    number = journal.begin([Sent(identity, QUEUED, 0)], got)
+    journal.end(number, "failed", at=got)  # so far
     time.sleep(_LONG if chance.random() < _LONG_SHARE else chance.expovariate(1 / _USUALLY))
     try:
         if chance.random() < _NACK_SHARE:
             message.nack(delay=_LATER)
-            journal.end(number, "failed")
         else:
+            journal.end(number, "unknown")
             message.ack(wait=True)
             journal.end(number, "ok")
     except LeaseLost:
-        journal.end(number, "failed")
+        journal.end(number, "failed", at=got)
     except Interrupted:  # nobody knows whether Kafka has the acknowledgement
         return
 
@@ -105,8 +108,8 @@ def run_tracker(kafka: Mapping[str, str]) -> None:
 
 
 def done(handled: Iterable[Handling], now: float) -> Iterator[str]:
-    """Messages that nobody is going to get any more: those that were acknowledged; and those that a worker had when it
-    was killed, if no other has got them since. It may have said so, and not have noted it.
+    """Messages that nobody is going to get any more: those that were acknowledged; and those that a worker was about to
+    acknowledge when it was killed, if no other has got them since. It may have said so, and not have noted it.
     """
     for each in handled:
         if each.outcome == "ok" or (each.outcome == "unknown" and now > each.began + _COMES_AGAIN_WITHIN):

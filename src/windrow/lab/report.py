@@ -1,6 +1,6 @@
 """What a run of the lab comes to: a verdict out of its histories. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -40,14 +40,22 @@ class Incident:
     """Seconds of it that nobody could do anything in."""
     holds_up: bool = False
     """Whether it held up what had been sent, or was about to be."""
+    of_consumer: bool = False
+    """Whether it was done to a consumer alone, so that recovery is when messages have their effects again."""
+    undone: bool = False
+    """Whether it did not come about, or could not be healed."""
 
     @property
     def name(self) -> str:
         return " + ".join(self.faults)
 
-    def explains(self, late: Receipt) -> bool:
-        """Whether a repeat came late since it was held up, and others had gone on without it."""
-        return self.holds_up and self.began <= late.at <= self.healed + _CATCHES_UP_WITHIN
+    def explains(self, first: Receipt, late: Receipt) -> bool:
+        """Whether a repeat came late since it was held up, and others had gone on without it: it was under way then."""
+        return (
+            self.holds_up
+            and self.began <= late.at <= self.healed + _CATCHES_UP_WITHIN
+            and first.at >= self.began - _CATCHES_UP_WITHIN
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class Run:
     """What the relays have published for the queue."""
     handled: Sequence[Handling] = ()
     """What the queue's workers had in their hands."""
+    unlearnt: int = 0
+    """Operations whose outcome the database alone has told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,7 @@ class TortureVerdict:
     written: int
     received: int
     unknown: int
-    """Transactions whose outcome nobody knows: their messages may have come or not."""
+    """Transactions whose outcome their writer never learnt; the database has told it afterwards."""
     lost: int
     duplicated: int
     """At least once, only what came again after a later message of its key, and was not held up."""
@@ -106,7 +116,8 @@ class TortureVerdict:
 
     @property
     def sound(self) -> bool:
-        return not self.wrong
+        """Whether nothing is wrong; where nothing was tried, nobody knows."""
+        return bool(self.written and self.faults) and not self.wrong
 
     @property
     def wrong(self) -> dict[str, int]:
@@ -140,7 +151,8 @@ def lane_of(topic: str, shards: frozenset[int]) -> Callable[[str], Hashable]:
     return lambda key: tuple(shard_of(key.encode(), topic, count) for count in sorted(shards))
 
 
-def verdict_on(run: Run, topic: str) -> TortureVerdict:
+def verdict_on(run: Run, topic: str, within: float = RECOVERS_WITHIN) -> TortureVerdict:
+    """`within` are the seconds past its detection that a fault may cost."""
     ids: list[str] = [each.id for each in (*run.receipts, *run.queued)]
     at_least_once = run.delivery == "at-least-once"
     found = judge(run.operations, ids)
@@ -156,7 +168,7 @@ def verdict_on(run: Run, topic: str) -> TortureVerdict:
         delivery=run.delivery,
         **{name: getattr(found, name) for name in ("written", "received", "lost", "reordered", "phantom")},
         duplicated=held_up.pop(_BY_NOTHING, 0) if at_least_once else found.duplicated,
-        unknown=sum(each.outcome == "unknown" for each in run.operations),
+        unknown=run.unlearnt,
         # Without transactions a key waits for its own records, and for no others.
         overtaken=0 if at_least_once else overtaken(messages, run.receipts, lane_of(topic, run.shards)),
         misplaced=0 if at_least_once else misplaced(run.published, len(ids)),
@@ -164,7 +176,7 @@ def verdict_on(run: Run, topic: str) -> TortureVerdict:
         effects_missed=effects_missed(messages, run.effects),
         queue_lost=queue_lost(queued, run.handled),
         queue_doubled=queue_doubled(run.handled),
-        unrecovered=sum(seconds is None or seconds > RECOVERS_WITHIN for _, seconds in recoveries),
+        unrecovered=sum(each.undone or seconds is None or seconds > within for each, seconds in recoveries),
         repeated_late=dict(held_up),
         faults=dict(Counter(name for each in run.incidents for name in each.faults)),
         recoveries=dict(sorted(worst.items(), key=lambda each: -each[1])),
@@ -175,10 +187,31 @@ def verdict_on(run: Run, topic: str) -> TortureVerdict:
 def _held_up(run: Run) -> Counter[str]:
     """How many repeats came late, by what had held them up."""
     late = [run.receipts[place] for place in late_repeats(run.operations, [each.id for each in run.receipts])]
-    return Counter(next((each.name for each in run.incidents if each.explains(one)), _BY_NOTHING) for one in late)
+    firsts: dict[str, Receipt] = {}
+    for each in run.receipts:
+        firsts.setdefault(each.id, each)
+
+    def held_up_by(one: Receipt) -> str:
+        return next((each.name for each in run.incidents if each.explains(firsts[one.id], one)), _BY_NOTHING)
+
+    return Counter(map(held_up_by, late))
 
 
 def recovery(run: Run, incident: Incident) -> float | None:
     """Seconds past its detection time; None where nothing came any more."""
-    seconds = recovered(run.operations, run.receipts, incident.since)
+    if incident.of_consumer:
+        seconds = _all_partitions_served(run, incident.since)
+    else:
+        seconds = recovered(run.operations, ((each.id, each.at) for each in run.receipts), incident.since)
     return None if seconds is None else max(0.0, seconds - incident.detection)
+
+
+def _all_partitions_served(run: Run, since: float) -> float | None:
+    """Seconds until messages of each partition have their effects again: each has a consumer of its own."""
+    partitions = {each.id: each.partition for each in run.receipts}
+    done: dict[int | None, list[tuple[str, float]]] = defaultdict(list)
+    for each in run.effects:
+        done[partitions.get(each.message)].append((each.message, each.at))
+    found = [recovered(run.operations, each, since) for each in done.values()]
+    known = [seconds for seconds in found if seconds is not None]
+    return max(known, default=None) if len(known) == len(found) else None

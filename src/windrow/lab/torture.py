@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Final
 
-from windrow.errors import Interrupted
-from windrow.lab.effects import read_effects
+from windrow.errors import Interrupted, WindrowError
+from windrow.lab.effects import newest_effect, read_effects
 from windrow.lab.ground import Ground, end_writers, settle
 from windrow.lab.history import keep
 from windrow.lab.nemesis import Fault, Step, detection_of, outage_of
@@ -35,7 +36,8 @@ def torture(ground: Ground, steps: Sequence[Step], faults: Mapping[str, Fault], 
         incidents.append(incident)
         _see_recovered(ground, incident, time.monotonic() - began, say)
         # With one relay alone, or a cold one, the next fault would be another one.
-        ground.comes_to(ground.staffed, _STAFFED_WITHIN)
+        if not ground.comes_to(ground.staffed, _STAFFED_WITHIN) and not ground.over.is_set():
+            incidents[-1] = replace(incident, undone=True)
     say("letting the writers end, and waiting for the last messages …")
     end_writers(ground)
     settle(ground, _SETTLED_WITHIN)
@@ -43,7 +45,8 @@ def torture(ground: Ground, steps: Sequence[Step], faults: Mapping[str, Fault], 
     run = Run(
         seed=ground.load.seed,
         delivery=ground.settings.delivery,
-        operations=ground.operations(),
+        operations=ground.outcomes(),
+        unlearnt=sum(each.outcome == "unknown" for each in ground.operations()),
         receipts=list(ground.receiver.receipts),
         incidents=incidents,
         effects=read_effects(ground.direct),
@@ -68,23 +71,42 @@ def _published(ground: Ground, say: Say) -> int:
 
 
 def _happen(ground: Ground, step: Step, faults: Sequence[Fault]) -> Incident:
-    began = time.monotonic()
-    for fault in faults:
-        fault.inject(ground)
-    ground.over.wait(step.hold)
-    for fault in reversed(faults):
-        fault.heal(ground)
+    began, ground.struck_at = time.monotonic(), 0.0
+    done = [fault.inject(ground) for fault in faults]
+    ground.struck()
+    ground.over.wait(max(step.hold, *(each.least_hold for each in faults)))
+    done += [fault.heal(ground) for fault in reversed(faults)]
     healed = time.monotonic()
-    since = began if outage_of(faults) == "beginning" else healed
-    holds_up = any(each.holds_up for each in faults)
-    return Incident(step.faults, began, healed, since, detection_of(faults), holds_up)
+    return Incident(
+        step.faults,
+        began,
+        healed,
+        since=ground.struck_at if outage_of(faults) == "beginning" else healed,
+        detection=detection_of(faults),
+        holds_up=any(each.holds_up for each in faults),
+        of_consumer=all(each.of_consumer for each in faults),
+        # Of two at once, one may be in the other's way.
+        undone=len(faults) == 1 and False in done and not ground.over.is_set(),
+    )
 
 
 def _see_recovered(ground: Ground, incident: Incident, at: float, say: Say) -> None:
     limit = incident.since + incident.detection + RECOVERS_WITHIN
-    came = ground.comes_to(lambda: ground.receiver.newest >= incident.since, max(1.0, limit - time.monotonic()))
+
+    def newest() -> float:
+        return _newest_effect(ground) if incident.of_consumer else ground.receiver.newest
+
+    came = ground.comes_to(lambda: newest() >= incident.since, max(1.0, limit - time.monotonic()))
     state = f"recovered after {time.monotonic() - incident.healed:.1f} s" if came else "NOT RECOVERED"
+    if incident.undone:
+        state += ", but IT DID NOT COME ABOUT, or could not be healed"
     say(f"{at:6.0f} s  {incident.name}, {incident.healed - incident.began:.1f} s: {state}")
+
+
+def _newest_effect(ground: Ground) -> float:
+    with suppress(WindrowError):  # the database may be away
+        return newest_effect(ground.direct)
+    return 0.0
 
 
 def _terms(ground: Ground) -> list[tuple[float, str]]:
