@@ -144,7 +144,8 @@ class TransactionalPublisher:
         with ThreadPoolExecutor(len(self._transactors)) as threads:
             list(threads.map(methodcaller("init"), self._transactors))
         told = self._ask()
-        if known is None or not known.published or (told and told.age >= known.age):
+        # Where a shard begins, Kafka has nothing of it, and nothing is missing.
+        if known is None or (told.age >= known.age if told else not known.published):
             self.committed = told or known
             return
         logged = self._logged()
